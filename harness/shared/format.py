@@ -58,7 +58,8 @@ def spread(ratio: Ratio, decimals: int = 3, most: int | None = None) -> str:
 
     It misleads if the interval is wide and lopsided, or if `±` would reach across 1 although the verdict is faster or
     slower. `decimals` says how the speedup before it is shown. Where two ends would take more than `most` cells, ±
-    the farther one is shown, or, if that would reach across 1, both without their sign: a cut `-90+1…` says nothing.
+    the farther one is shown, or, if that would reach across 1, both without their sign, or else the lower one: a cut
+    `-90+1…` says nothing.
     """
     down, up = (1 - ratio.low / ratio.speedup) * 100, (ratio.high / ratio.speedup - 1) * 100
     half = (down + up) / 2
@@ -68,7 +69,10 @@ def spread(ratio: Ratio, decimals: int = 3, most: int | None = None) -> str:
         both, farther = f"-{_end(down, room_down)}+{_end(up, room_up)}%", round(max(down, up))
         if most is None or len(both) <= most:
             return both
-        return f"±{farther}%" if farther < min(room_down, room_up) else both.removesuffix("%")
+        if farther < min(room_down, room_up):
+            return f"±{farther}%"
+        both = both.removesuffix("%")
+        return both if len(both) <= most else f"-{_end(down, room_down)}%"  # of a faster row: others fit
     return f"±{half:.1f}%" if half < 99.95 else f"±{half:.0f}%"
 
 

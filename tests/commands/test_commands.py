@@ -342,3 +342,11 @@ def test_the_help_has_every_command_once_with_a_whole_line() -> None:
     text = CliRunner().invoke(cli, ["--help"], terminal_width=80).output
     assert "..." not in text.split("Examples:")[0].replace("[ARGS]...", "")
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("name", "words"), [("run", "open run"), ("swish", "swish")])
+def test_a_new_task_with_the_name_of_a_command_says_how_it_is_opened(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"`kernbench {words}` opens it" in CliRunner().invoke(cli, ["new", name]).stderr

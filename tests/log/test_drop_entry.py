@@ -126,6 +126,16 @@ def test_what_a_person_wrote_is_not_removed_unasked(task: Task, old: str, new: s
     assert log_of(task).read_bytes() == before
 
 
+def test_a_trailer_with_fewer_digits_is_no_doubt(task: Task) -> None:
+    """Numbers had six digits in it once."""
+    text = log_of(task).read_text()
+    head, mark, rest = text.partition("## 3 ·")
+    shorter = re.sub(r"(?<=\d\.\d{5})\d+", "", rest)
+    assert shorter != rest
+    log_of(task).write_text(head + mark + shorter)
+    assert "dropped entry 3" in said(task, "drop", "3")
+
+
 def test_what_the_tool_changed_itself_is_no_doubt(task: Task) -> None:
     book = Logbook(Path(task.folder), state_of(task))
     book.reword(book.journal.summaries[2], "other words", "a step")

@@ -260,7 +260,11 @@ def test_an_uneven_interval_shows_both_ends(ends: tuple[float, float], words: st
 
 @pytest.mark.parametrize(
     ("ends", "verdict", "words"),
-    [((0.73, 1.42), "unclear", "±42%"), ((0.91, 1.22), "faster", "-9+22%"), ((0.81, 2.76), "faster", "-19+176")],
+    [
+        ((0.73, 1.42), "unclear", "±42%"),
+        ((0.91, 1.22), "faster", "-9+22%"),
+        ((0.81, 2.76), "faster", "-19%"),
+    ],
 )
 def test_where_there_is_no_room_the_farther_end_stands_for_both(
     ends: tuple[float, float], verdict: Verdict, words: str

@@ -368,6 +368,9 @@ class FakeEngine:
     def made(self) -> int:
         return len(self.entries_of_saves)
 
+    def logged(self) -> int:
+        return len(self.entries_of_saves)
+
     def entry_after(self, count: int, besides: str = "") -> int | None:
         return next((item.iteration for item in self.entries_of_saves[count:] if item.run != besides), None)
 

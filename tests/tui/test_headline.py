@@ -65,11 +65,20 @@ def test_a_bar_says_how_far_a_run_is() -> None:
     assert "timing 6/10" in shown(78, *running)
 
 
-@pytest.mark.parametrize("width", [60, 78, 118, 158])
-def test_a_save_that_waits_for_a_confirmation_says_so_at_every_width(width: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (38, "save waits"),
+        (58, "confirming #1280, save waits"),
+        (78, "confirming #1280 before this save"),
+        (158, "confirming #1280 before this save"),
+    ],
+)
+def test_a_save_that_waits_for_a_confirmation_says_so_at_every_width(width: int, said: str) -> None:
     begun = Confirming("run13", 1280, True, before_save=True)
     line = shown(width, done(awaits=True), begun)
-    assert "confirming #1280 before this save" in line
+    assert said in line
+    assert "…" not in line
     assert line.startswith("✓")
     assert "vs best 1.02x" in line
     after = shown(width, done(awaits=True), begun, replace(begun, is_running=False))

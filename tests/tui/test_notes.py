@@ -11,6 +11,7 @@ from harness.shared import taskfile
 from kernbench.engine.jobs import Job
 from kernbench.engine.run_notes import RunNotes
 from kernbench.events import Summary, WorkerChanged
+from kernbench.log import drop_entry
 from kernbench.log.logbook import Logbook
 from tests.log.logs import Idle, make_log, rows_of, summary_of, write_entries
 from tests.tui.scene import H200, STARTED, TASKS, FakeEngine, make_app, screen_text, settle, until
@@ -76,6 +77,17 @@ def test_which_entry_the_next_save_made(book: Logbook) -> None:
     attach(remarks, save(book, 4), SAVE)
     assert remarks.entry_after(count) == 3
     assert remarks.entry_after(count, besides=under_way.run) == 4
+
+
+def test_every_entry_counts_as_logged_while_the_log_has_it(book: Logbook) -> None:
+    save(book, 2)
+    remarks = RunNotes(book, Idle())
+    attach(remarks, save(book, 3), OPENED)
+    attach(remarks, save(book, 4), SAVE)
+    assert (remarks.logged(), remarks.made()) == (2, 1)
+    assert book.task is not None
+    drop_entry.drop(book.task, book.journal, book.journal.summaries[-1])
+    assert remarks.logged() == 1
 
 
 def test_the_last_entry_can_have_words_after_a_restart(book: Logbook) -> None:
@@ -175,7 +187,9 @@ async def test_ctrl_q_does_not_end_what_is_being_typed(engine: FakeEngine) -> No
     assert engine.closed
 
 
-def test_quitting_says_what_was_logged_and_where(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quitting_says_what_was_logged_and_where(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     app = make_app(engine)
     engine.next_step = ""
     assert app.notes.on_leaving() == []
@@ -184,6 +198,12 @@ def test_quitting_says_what_was_logged_and_where(engine: FakeEngine, monkeypatch
     folder = engine.task.folder.removeprefix("/")
     assert app.notes.on_leaving() == [f"1 iteration logged in {folder}/ITERATIONS.md; best: #13 1.31x"]
     engine.enter(14)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert f" logged in /{folder}/ITERATIONS.md;" in app.notes.on_leaving()[0]
+    monkeypatch.chdir("/")
     engine.notes.hypothesis = "two rows"
     said = app.notes.on_leaving()
     assert said[0].startswith("2 iterations logged in ")

@@ -60,6 +60,7 @@ def test_long_names_differ_at_their_ends() -> None:
     assert [pad_name(name, 16) for name in names] == ["group_no…64_bf16", "group_no…28_bf16"]
     assert pad_name("short", 8) == "short   "
     assert [cell_len(pad_name("数" * 9, width)) for width in (1, 2, 3, 8, 20)] == [1, 2, 3, 8, 20]
+    assert [pad_name(f"数据归一化核函数大形状{last}", 12) for last in "甲乙"] == ["数据归…状甲 ", "数据归…状乙 "]
 
 
 def test_clean_keeps_brackets_and_drops_controls() -> None:

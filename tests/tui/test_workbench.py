@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -237,6 +239,54 @@ async def test_the_cursor_is_on_the_row_that_the_hint_names_until_the_user_moves
         engine.say(*whole_run(wrong(2)))
         await settle(pilot)
         assert app.main.results.cursor == 3
+
+
+async def test_the_cursor_comes_back_when_no_row_fails_any_more(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 9)) as pilot:
+        engine.say(READY, *whole_run(wrong(4)))
+        await settle(pilot)
+        assert (app.main.results.cursor, engine.selected) == (4, wrong(4).id)
+        engine.say(*whole_run())
+        await settle(pilot)
+        assert (app.main.results.cursor, app.main.results.scroll_offset.y) == (0, 0)
+        assert engine.selected == app.main.results.cases[0].id
+
+
+async def test_the_cursor_stays_on_the_failing_row_when_rows_are_sorted_or_filtered(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(wrong(2)))
+        await settle(pilot)
+        for key in "sss":
+            await pilot.press(key)
+            assert app.main.selected_row is not None
+            assert app.main.selected_row.case.id == wrong(2).id
+
+
+async def test_another_task_that_opens_while_the_log_is_read_starts_once() -> None:
+    reads, is_read, starts = threading.Event(), threading.Event(), list[FakeEngine]()
+
+    class Slow(FakeEngine):
+        def read(self) -> None:
+            if self is slow:
+                reads.set()
+                is_read.wait(10)
+
+        async def start(self) -> None:
+            starts.append(self)
+
+    slow, following = Slow(), Slow()
+    slow.is_long = True
+    app = make_app(slow, tasks=SimpleNamespace(open=lambda folder: following))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, reads.is_set)
+        app._switch_soon("/elsewhere")
+        await until(pilot, lambda: bool(starts))
+        is_read.set()
+        await settle(pilot)
+        await settle(pilot)
+    assert starts == [following]
 
 
 async def test_help_opens_on_every_page(engine: FakeEngine) -> None:

@@ -37,7 +37,9 @@ def new(ctx: click.Context, /, name: str, source: str | None, host: bool, cuda: 
     origin = lookup.find_task(source, to_edit=False) if source else None
     template = "host" if host else "cuda" if cuda else "triton"
     folder = scaffold.create(name, Path.cwd(), source=origin, template=template)
-    words = f"open {name}" if name in getattr(ctx.find_root().command, "commands", {}) else name
+    root = ctx.find_root().command
+    is_command = isinstance(root, click.Group) and name in root.list_commands(ctx)
+    words = f"open {name}" if is_command else name
     click.echo(f"created {folder}; `kernbench {words}` opens it", err=True)
 
 

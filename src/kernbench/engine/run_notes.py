@@ -39,6 +39,8 @@ class RunNotes:
         """A save came after the last entry was written."""
         self._made: list[tuple[str, int | None]] = []
         """Run and number of each entry written for a save since the start, in order."""
+        self._entered: set[str] = set()
+        """Runs of all entries made since the start, also of those that wait to be written."""
 
     def set_hypothesis(self, number: int | None, text: str, instead_of: str = "") -> str:
         """Sets the hypothesis of an entry or, without a number, of the next run. Replaces an entry's words only if the
@@ -68,6 +70,11 @@ class RunNotes:
     def entry_after(self, count: int, besides: str = "") -> int | None:
         """The entry of the first save after `count`, once written; `besides` is a run that was already in progress."""
         return next((number for run, number in self._made[count:] if run != besides), None)
+
+    def logged(self) -> int:
+        """How many entries made since the start are in the log now."""
+        waiting = self._logbook.journal.waiting
+        return sum(entry.run in self._entered and entry.run not in waiting for entry in self._logbook.iterations())
 
     def _entry(self, number: int) -> Summary | None:
         newest_first = reversed(self._logbook.journal.summaries)
@@ -104,6 +111,7 @@ class RunNotes:
         if late != entry.hypothesis and (entry.hypothesis or job.reason in ("key", "open")):
             self.hypothesis, late = late, entry.hypothesis  # meant for the next one
         self._saved_since = False
+        self._entered.add(entry.run)
         if job.reason not in ("key", "open"):
             self._made.append((entry.run, entry.iteration))
         return (late, step) if (late, step) != (entry.hypothesis, entry.next) else None

@@ -10,7 +10,7 @@ from harness.shared.task import Task
 from kernbench.events import Summary
 from kernbench.log import best as best_source
 from kernbench.log import stored_sources
-from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.entries import entry_text, iterations_file, trailer
 from kernbench.log.entries.log_lock import LogbookError
 from kernbench.log.runs.journal import DroppedEntry, Journal
 
@@ -82,8 +82,11 @@ def _last_dropped(journal: Journal, number: int) -> DroppedEntry | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Without empty lines, and without what a profile, a second try or a confirmation added later."""
-    lines = [line.rstrip("\r") for line in text.split("\n")]
+    """As people read it, without empty lines and what a profile, a second try or a confirmation added later.
+
+    The trailer does not count: numbers had six digits in it before they had eight.
+    """
+    lines = [line.rstrip("\r") for line in trailer.without(text).split("\n")]
     added = ("evidence", entry_text.SECOND_TRY, entry_text.CONFIRMED, entry_text.REFUSED)
     return [line for line in lines if line and not any(entry_text.mark_of(line, name) for name in added)]
 

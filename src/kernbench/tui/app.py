@@ -134,7 +134,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         engine.listen(lambda event: self._hear(engine, event))
         engine.selected = self.board.cases[0].id if self.board.cases else None
         # The first paint must not wait for the worker.
-        self.call_after_refresh(self.run_worker, self._start, exit_on_error=False)
+        self.call_after_refresh(self.run_worker, partial(self._start, engine), exit_on_error=False)
 
     async def on_unmount(self) -> None:
         if self._telemetry is not None:
@@ -151,23 +151,26 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         await self.sweeping.end()
         await engine.close()
 
-    async def _start(self) -> None:
+    async def _start(self, engine: Engine) -> None:
         try:
-            await self._read_past()
-            await self.engine.start()
-            self._know_soon()
+            await self._read_past(engine)
+            if engine is self.engine:  # else another task was opened meanwhile, which starts by itself
+                await engine.start()
+                self._know_soon()
         except Exception as error:  # the screen stays up no matter how the engine fails
             self.say(f"cannot start the engine: {error}", "error")
 
-    async def _read_past(self) -> None:
+    async def _read_past(self, engine: Engine) -> None:
         """Read a long log: the first paint did not wait for it. Then turn on the collector, which `open` turned off."""
         try:
             if self.board.reading:
-                await asyncio.to_thread(self.engine.archive.read)
-                self.main.remember()
+                await asyncio.to_thread(engine.archive.read)
+                if engine is self.engine:
+                    self.main.remember()
         finally:
             if not gc.isenabled():
-                gc.freeze()  # all of this stays, and a full collection would hold up a key for 50 ms and more
+                if not gc.get_freeze_count():
+                    gc.freeze()  # all of this stays, and a full collection would hold up a key for 50 ms and more
                 gc.enable()
 
     def _hear(self, engine: Engine, event: Event) -> None:

@@ -307,8 +307,9 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self.line_two.show(status_text.line_two(self.board, engine, width))
         hidden = {case.id for case in self.board.cases} - {case.id for case in self.results.cases}
         self.hint.show([(clip(status_text.hint(self.board, engine, hidden), width), "")])
-        if self.board.run is None and (named := status_text.failing_row(self.board, hidden)) is not None:
-            self.results.point_to(named.case.id)
+        if self.board.run is None:
+            named = status_text.failing_row(self.board, hidden)
+            self.results.point_to(named.case.id if named is not None else None)
         failed = self.board.failure is not None or bool(self.board.failed_rows())
         if failed != self.is_failed:
             self.is_failed = failed
@@ -344,6 +345,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     def action_sort(self) -> None:
         self.results.next_sort()
+        self.paint()  # the hint may name a row that was somewhere else
         self._bench.say(f"sorted: {SORT_WORDS[self.results.sort]}")
 
     # -- the filter
@@ -358,6 +360,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     @on(FilterLine.Changed)
     def filter_rows(self, event: FilterLine.Changed) -> None:
         self.results.show_only(event.value.strip())
+        self.paint()  # the hint may name a row that is hidden now
 
     @on(FilterLine.Left)
     def leave_filter(self, event: FilterLine.Left) -> None:

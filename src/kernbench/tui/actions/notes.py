@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -71,9 +72,10 @@ class Notes:
         return list(self._drafts.values())
 
     def on_leaving(self) -> list[str]:
-        """One sentence about what saves have logged, and one for each text that is not in an entry yet."""
+        """One sentence about what was logged, and one for each text that is not in an entry yet."""
         remarks = self._bench.engine.notes
-        said = [self._logged(remarks.made())] if remarks.made() else []
+        logged = remarks.logged()
+        said = [self._logged(logged)] if logged else []
         said += [f"kept for next time: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
         said += [f"not in an entry yet: next step {quoted(remarks.next_step)}"] if remarks.next_step else []
         return said + [f"typed but not saved: {quoted(draft)}" for draft in self.unsaved()]
@@ -81,9 +83,12 @@ class Notes:
     def _logged(self, made: int) -> str:
         engine = self._bench.engine
         path, best = os.path.join(engine.task.folder, "ITERATIONS.md"), engine.logbook.best_now()
-        number = f"#{best.iteration} " if best is not None and best.iteration is not None else ""
+        with contextlib.suppress(OSError):  # the current folder may be gone
+            path = min(path, os.path.relpath(path), key=len)
+        has_entry = best is not None and best.iteration is not None and not best.dropped
+        number = f"#{best.iteration} " if best is not None and has_entry else ""
         known = f"; best: {number}{fmt.times(best.geomean)}" if best is not None and best.geomean else ""
-        return f"{fmt.plural(made, 'iteration')} logged in {min(path, os.path.relpath(path), key=len)}{known}"
+        return f"{fmt.plural(made, 'iteration')} logged in {path}{known}"
 
     def _lately(self) -> list[Summary]:
         """The last iterations, newest first."""

@@ -38,6 +38,8 @@ class Results(RowView):
         """Cases that have a row, in table order."""
         self._chosen: str | None = None
         """Id of the case that the user moved to or opened."""
+        self._pointed: str | None = None
+        """Id of the case that the hint named last."""
         self._table: result_columns.Table | None = None
         self._table_width = 0
         """The width that `_table` fits: a scrollbar changes the width without an event."""
@@ -117,12 +119,12 @@ class Results(RowView):
             self._chosen = row.case.id
             self.post_message(self.Selected(row.case.id))
 
-    def point_to(self, case_id: str) -> None:
-        """Put the cursor on a row that the hint names, unless the user has chosen one."""
-        place = next((index for index, case in enumerate(self.cases) if case.id == case_id), None)
-        if self._chosen is None and place is not None:
-            self.move_to(place)
-            self._chosen = None
+    def point_to(self, case_id: str | None) -> None:
+        """Put the cursor on the row that the hint names, or back on the first one, unless the user has chosen one."""
+        ids = [case.id for case in self.cases]
+        if self._chosen is None and (case_id in ids or self._pointed is not None):
+            self.move_to(ids.index(case_id) if case_id in ids else 0)
+            self._chosen, self._pointed = None, case_id
 
     def on_resize(self) -> None:
         self._table = None
@@ -155,8 +157,9 @@ class Results(RowView):
     def _follow_selected(self) -> None:
         """Keep the cursor on its case when rows move."""
         ids = [case.id for case in self.cases]
-        if self._chosen in ids:
-            self.cursor = ids.index(self._chosen)
+        kept = self._chosen or self._pointed
+        if kept in ids:
+            self.cursor = ids.index(kept)
         elif ids:
             self.cursor = min(self.cursor, len(ids) - 1)
         if ids:

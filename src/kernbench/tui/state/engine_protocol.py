@@ -93,6 +93,9 @@ class RunNotes(Protocol):
     def made(self) -> int:
         """How many entries saves have made so far."""
 
+    def logged(self) -> int:
+        """How many entries made since the start are in the log now."""
+
     def entry_after(self, count: int, besides: str = "") -> int | None:
         """The first entry after those, except that of the run `besides`."""
 

@@ -65,9 +65,12 @@ def clip(text: str, width: int) -> str:
 
 def pad_name(text: str, width: int) -> str:
     """Exactly `width` cells; a longer name is cut in its middle: names of cases differ at their ends."""
-    tail = max(width - 1, 0) // 2
-    is_long = cell_len(text) > width > 2
-    return pad(set_cell_size(text, width - 1 - tail) + "…" + text[-tail:] if is_long else text, width)
+    if not cell_len(text) > width > 2:
+        return pad(text, width)
+    end = text[-((width - 1) // 2) :]
+    while cell_len(end) > (width - 1) // 2:  # wide characters
+        end = end[1:]
+    return pad(set_cell_size(text, width - 1 - cell_len(end)).rstrip() + "…" + end, width)
 
 
 def pad(text: str, width: int, right: bool = False) -> str:

@@ -69,7 +69,7 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
 def _confirming(event: Confirming, paused: bool) -> tuple[str, ...]:
     named = f"confirming #{event.iteration}" if event.iteration is not None else "confirming"
     if event.before_save and not paused:
-        return (f"{named} before this save",)
+        return f"{named} before this save", f"{named}, save waits", "save waits"
     return (f"paused, {named}", "paused") if paused else (named, "confirming")
 
 
