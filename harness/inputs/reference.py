@@ -1,10 +1,10 @@
 """reference.py -> inputs and truth.
 
 `make_inputs(case, seed, device, spread=1.0, offset=0.0)` gets the case's axes table and returns the keyword arguments
-of the entry: tensors, plain data, and lists, tuples and dicts of these, which are flattened here. `setup(case, device,
-dtype)` makes what an entry gets as its first argument, such as a module with weights: once per side and case, outside
-of the clock. `truth(**inputs)` returns unrounded results; without it, the entry runs on float64 copies. Any failure
-here is the task's fault, not the candidate's, and raises BadTask.
+of the entry: tensors, plain data, objects, and lists, tuples and dicts of these, which are flattened here. `setup(case,
+device, dtype)` makes what an entry gets as its first argument, such as a module with weights: once per side and case,
+outside of the clock. `truth(**inputs)` returns unrounded results; without it, the entry runs on float64 copies. Any
+failure here is the task's fault, not the candidate's, and raises BadTask.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Reference:
         try:
             leaves, build = structure.flattened(made)
         except structure.BadLeaf as problem:
-            said = "use tensors, plain data, and lists, tuples and dicts of these"
+            said = "use tensors, plain data, objects that can be copied, and lists, tuples and dicts of these"
             raise BadTask(f"make_inputs, case {case.id}: {problem}; {said}") from None
         names, _build = self._structures.setdefault(case.id, (tuple(leaves), build))
         if names != tuple(leaves):
