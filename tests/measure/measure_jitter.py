@@ -46,14 +46,14 @@ Axes = dict[str, Any]
 class Row:
     name: str
     axes: Axes
-    beside: Axes | None
+    peer: Axes | None
     """The row that it is compared with; None for a copy."""
     limit: float
     is_share: bool
 
     @property
     def cases(self) -> dict[str, Axes]:
-        return {self.name: self.axes} | ({f"{self.name}_beside": self.beside} if self.beside is not None else {})
+        return {self.name: self.axes} | ({f"{self.name}_peer": self.peer} if self.peer is not None else {})
 
 
 def width(axes: Axes) -> int:
@@ -133,18 +133,18 @@ def measured(task: str, cases: dict[str, Axes], more: Sequence[str]) -> dict[str
 
 
 def judged(row: Row, rows: dict[str, dict[str, Any]]) -> tuple[str, bool]:
-    own, beside = rows.get(row.name, {}), rows.get(f"{row.name}_beside", {})
+    own, peer = rows.get(row.name, {}), rows.get(f"{row.name}_peer", {})
     if own.get("status") != "ok":
         return f"{own.get('status', 'no row')}: {own.get('detail') or ''}"[:70], False
     if own.get("solution_us") is None:
         return "right, not timed", True
     key = "light" if row.is_share else "solution_us"
-    value, other = own.get(key), 1.0 if row.beside is None else beside.get(key)
+    value, other = own.get(key), 1.0 if row.peer is None else peer.get(key)
     if not value or not other:
         return "nothing to compare it with", False
     found = value / other
     what = "of the production row's share" if row.is_share else "of the tuned row's time"
-    said = f"{found:.2f} {'of copy' if row.beside is None else what}, {own['solution_us']:.1f} us"
+    said = f"{found:.2f} {'of copy' if row.peer is None else what}, {own['solution_us']:.1f} us"
     return said, found >= row.limit if row.is_share else found <= row.limit
 
 
