@@ -63,7 +63,9 @@ def _flatten(name: str, value: Any, leaves: dict[str, Any]) -> Build | None:
         return _dict(parts) if isinstance(value, dict) else _sequence(type(value), list(parts.values()))
     _check(name, value)
     _add(name, value.detach() if isinstance(value, torch.nn.Parameter) else value, leaves)
-    return (lambda inputs: copy.deepcopy(inputs[name])) if isinstance(value, (dict, list)) else None
+    # A tuple is its own copy if nothing in it can change.
+    can_change = isinstance(value, (dict, list, tuple)) and copy.deepcopy(value) is not value
+    return (lambda inputs: copy.deepcopy(inputs[name])) if can_change else None
 
 
 def _add(name: str, leaf: Any, leaves: dict[str, Any]) -> None:

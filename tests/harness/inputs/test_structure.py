@@ -44,6 +44,9 @@ def test_what_a_call_does_to_a_list_does_not_reach_the_next_call() -> None:
     leaves, build = structure.flattened({"sizes": [1, 2]})
     entry = CaseEntry(lambda sizes: sizes.pop(), build)
     assert (entry(**leaves), entry(**leaves), leaves["sizes"]) == (2, 2, [1, 2])
+    leaves, build = structure.flattened({"pair": ([1, 2], 3)})
+    entry = CaseEntry(lambda pair: pair[0].pop(), build)
+    assert (entry(**leaves), entry(**leaves)) == (2, 2)
 
 
 def test_something_else_is_named() -> None:
