@@ -9,7 +9,7 @@ from harness.shared.codes import OURS_OF
 from harness.shared.model_step import OutputGap
 from kernbench import render
 from kernbench.report import columns
-from kernbench.transfer.model_row import ModelRow, expected_speedup
+from kernbench.transfer.model_row import ModelRow, expected_speedup, shares_after
 
 OWN_OF = {ours: own for own, ours in OURS_OF.items()}
 
@@ -63,7 +63,8 @@ def _sides(row: ModelRow) -> list[str]:
 
 def _shares(row: ModelRow) -> list[str]:
     sources = {patch.task: patch for patch in row.sources}
-    header = ("task", "source", "calls", "share", "micro", "calls here", "expected", "bit-exact")
+    after = shares_after(row.shares)
+    header = ("task", "source", "calls", "share", "after", "micro", "calls here", "expected", "bit-exact")
     cells = [header]
     for item in row.shares:
         patch = sources[item.task]
@@ -74,6 +75,7 @@ def _shares(row: ModelRow) -> list[str]:
                 f"{patch.what} {patch.source[:8]}",
                 str(item.calls),
                 fmt.fine_percent(item.share),
+                fmt.fine_percent(after[item.task]) if item.task in after else fmt.DASH,
                 fmt.times(patch.micro),
                 fmt.times(item.gain),
                 fmt.exact(expected),

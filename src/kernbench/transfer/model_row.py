@@ -146,6 +146,13 @@ def expected_speedup(shares: Sequence[TaskShare], patches: Sequence[Patch]) -> f
     return 1 / (1 - saved) if shares and saved < 1 else None
 
 
+def shares_after(shares: Sequence[TaskShare]) -> dict[str, float]:
+    """By task, of the step with all kernels in it; a task whose calls could not be timed has none."""
+    times = {item.task: item.share / item.gain for item in shares if item.gain}
+    step = 1 - sum(item.share - times[item.task] for item in shares if item.task in times)
+    return {task: time / step for task, time in times.items()} if step > 0 else {}
+
+
 def _word(chosen: SideRatio, expected: float | None, resolvable: float) -> Word:
     """A kernel is not to blame for a step that cannot show it; that is known only for eager, where shares are taken."""
     is_open = chosen.verdict in ("same", "unclear") and (chosen.side, chosen.over) == ("ours", "eager")

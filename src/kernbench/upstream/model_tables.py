@@ -9,11 +9,11 @@ from pathlib import Path
 from harness.shared import format as fmt
 from harness.shared import stats
 from harness.shared.codes import OURS_OF
-from harness.shared.model_step import SideTime, TaskShare
+from harness.shared.model_step import SideTime
 from kernbench import render
 from kernbench.log.entries import entry_text
 from kernbench.transfer import perf_dump
-from kernbench.transfer.model_row import ModelRow
+from kernbench.transfer.model_row import ModelRow, shares_after
 from kernbench.transfer.perf_dump import PerfDump
 from kernbench.upstream.model_gate import ModelGate
 
@@ -182,7 +182,7 @@ def _stalls(rows: Sequence[ModelRow]) -> list[str]:
 def _shares(rows: Sequence[ModelRow]) -> list[str]:
     table = [["model", "task", "calls", "share before", "share after", "calls' gain"]]
     for row in rows:
-        after = _shares_after(row.shares)
+        after = shares_after(row.shares)
         for item in row.shares:
             known = after.get(item.task)
             left = fmt.DASH if known is None else fmt.fine_percent(known)
@@ -190,12 +190,6 @@ def _shares(rows: Sequence[ModelRow]) -> list[str]:
             table.append([*cells, fmt.times(item.gain)])
     return _markdown(table, left=(0, 1))
 
-
-def _shares_after(shares: Sequence[TaskShare]) -> dict[str, float]:
-    """Of the shorter step; a task whose calls could not be timed has none."""
-    times = {item.task: item.share / item.gain for item in shares if item.gain}
-    step = 1 - sum(item.share - times[item.task] for item in shares if item.task in times)
-    return {task: time / step for task, time in times.items()} if step > 0 else {}
 
 
 def _exactness(rows: Sequence[ModelRow]) -> list[str]:
