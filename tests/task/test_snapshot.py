@@ -22,7 +22,7 @@ SHIPPED = {
     "norm_tanh_mul_add": "8af360375ca12ffd",
     "qknorm_rope": "aaffdef771a52208",
     "residual_gate_add": "a424d7ce9000de6a",
-    "rms_norm": "a918a0265c2c0699",
+    "rms_norm": "0d6c4a342c179580",
     "rotary_embedding": "5a9d58d9218c71ff",
     "silu_and_mul": "54f1251e381fb0a4",
     "softmax_host": "4c03cdc15ab3de90",
