@@ -1,101 +1,20 @@
-// LayerNorm and RMSNorm over rows of whole 16-byte vectors: every row is read once and kept in registers.
+// LayerNorm and RMSNorm over packed rows of any width: every row is read once and kept in registers.
 //
 // Loads go through the L1 on purpose: with L1::no_allocate the same kernels move 4 % fewer bytes a second on an H200.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-enum Norm { LAYER, RMS };
-
-// What a thread loads and stores at a time.
-template <class T> constexpr int WIDTH = 16 / sizeof(T);
-
-__device__ __forceinline__ void widen(uint4 packed, float (&wide)[4], const float*) {
-    wide[0] = __uint_as_float(packed.x);
-    wide[1] = __uint_as_float(packed.y);
-    wide[2] = __uint_as_float(packed.z);
-    wide[3] = __uint_as_float(packed.w);
-}
-
-__device__ __forceinline__ void widen(uint4 packed, float (&wide)[8], const __nv_bfloat16*) {
-    const unsigned pairs[4] = {packed.x, packed.y, packed.z, packed.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {  // a bfloat16 is the upper half of a float
-        wide[2 * i] = __uint_as_float(pairs[i] << 16);
-        wide[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
-    }
-}
-
-__device__ __forceinline__ void widen(uint4 packed, float (&wide)[8], const __half*) {
-    const unsigned pairs[4] = {packed.x, packed.y, packed.z, packed.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&pairs[i]));
-        wide[2 * i] = pair.x;
-        wide[2 * i + 1] = pair.y;
-    }
-}
-
-__device__ __forceinline__ uint4 narrow(const float (&wide)[4], const float*) {
-    return make_uint4(__float_as_uint(wide[0]), __float_as_uint(wide[1]), __float_as_uint(wide[2]),
-                      __float_as_uint(wide[3]));
-}
-
-__device__ __forceinline__ uint4 narrow(const float (&wide)[8], const __nv_bfloat16*) {
-    unsigned pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(wide[2 * i], wide[2 * i + 1]);
-        pairs[i] = *reinterpret_cast<const unsigned*>(&pair);
-    }
-    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-}
-
-__device__ __forceinline__ uint4 narrow(const float (&wide)[8], const __half*) {
-    unsigned pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const __half2 pair = __floats2half2_rn(wide[2 * i], wide[2 * i + 1]);
-        pairs[i] = *reinterpret_cast<const unsigned*>(&pair);
-    }
-    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-}
-
-// (x - mean) * scale * weight + bias, rounded once.
-template <class T, bool WEIGHT, bool BIAS>
-__device__ __forceinline__ uint4 normalised(uint4 packed, float mean, float scale, uint4 weight, uint4 bias) {
-    constexpr const T* kind = nullptr;
-    float wide[WIDTH<T>], vector[WIDTH<T>];
-    widen(packed, wide, kind);
-#pragma unroll
-    for (int i = 0; i < WIDTH<T>; ++i) wide[i] = (wide[i] - mean) * scale;
-    if (WEIGHT) {
-        widen(weight, vector, kind);
-#pragma unroll
-        for (int i = 0; i < WIDTH<T>; ++i) wide[i] *= vector[i];
-    }
-    if (BIAS) {
-        widen(bias, vector, kind);
-#pragma unroll
-        for (int i = 0; i < WIDTH<T>; ++i) wide[i] += vector[i];
-    }
-    return narrow(wide, kind);
-}
+#include "uneven.cuh"
+#include "vectors.cuh"
 
 // AHEAD also asks for the neighbour of a 128-byte line.
-template <bool AHEAD> __device__ __forceinline__ uint4 load_once(const uint4* from) {
-    if (!AHEAD) return __ldg(from);
-    uint4 v;
-    asm volatile("ld.global.nc.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from));
-    return v;
-}
-
-// Behind a branch ptxas would put off all that only the store needs, such as loads of the gain. Under a predicate not.
-__device__ __forceinline__ void store_if(bool inside, uint4* to, uint4 v) {
-    asm volatile("{ .reg .pred inside; setp.ne.s32 inside, %5, 0; @inside st.global.v4.u32 [%0], {%1, %2, %3, %4}; }"
-                 :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"((int)inside)
-                 : "memory");
+template <bool AHEAD, class V> __device__ __forceinline__ V load_once(const V* from) {
+    if constexpr (!AHEAD) {
+        return __ldg(from);
+    } else {
+        V v;
+        asm volatile("ld.global.nc.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(from));
+        return v;
+    }
 }
 
 // rsqrtf without its care for subnormal numbers, which takes as long as the root itself: the host sends an eps above.
@@ -110,52 +29,76 @@ template <int LANES> __device__ __forceinline__ float sum_of_lanes(float own) {
     return own;
 }
 
-// Rows of up to 512 bytes. LANES lanes of a warp take a row, so that its sums are shuffles; every thread has ROWS rows
-// in flight. Gain and offset come once to a block, through shared memory, and are loaded together with x: loaded after
-// the sums they are a second trip to memory before the first store, and loaded by every warp they cost 16384 heads
-// 0.1 us on an H200. The barrier is no loss: a block's stores follow its loads in one go, which makes even a plain copy
-// of that size 0.1 us faster.
+// Short rows. LANES lanes of a warp take a row, so that its sums are shuffles; every thread has ROWS rows in flight.
+// Where VECTORS is no power of two, lanes at the end of a row have nothing to do; where rows are no whole number of 16
+// bytes, V is narrower. Gain and offset come once to a block, through shared memory, and are loaded together with x:
+// loaded after the sums they are a second trip to memory before the first store, and loaded by every warp they cost
+// 16384 heads 0.1 us on an H200. The barrier is no loss: a block's stores follow its loads in one go, which makes even
+// a plain copy of that size 0.1 us faster.
 // The host sees to it that x has fewer than 2^32 vectors.
-template <class T, int LANES, int ROWS, int THREADS, bool AHEAD, Norm NORM, bool WEIGHT, bool BIAS>
+template <class T, class V, int VECTORS, int LANES, int ROWS, int THREADS, bool AHEAD, Norm NORM, bool WEIGHT,
+          bool BIAS>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS) short_rows(
-    const uint4* __restrict__ x, const uint4* __restrict__ weight, const uint4* __restrict__ bias,
-    uint4* __restrict__ y, int rows, float eps) {
-    constexpr const T* kind = nullptr;
-    constexpr int TOGETHER = THREADS / LANES;
-    constexpr float SHARE = 1.0f / (LANES * WIDTH<T>);
-    __shared__ uint4 gains[LANES], offsets[LANES];
+    const V* __restrict__ x, const V* __restrict__ weight, const V* __restrict__ bias, V* __restrict__ y, int rows,
+    float eps) {
+    constexpr int TOGETHER = THREADS / LANES, EACH = (VECTORS + LANES - 1) / LANES, N = WIDTH<T, V>;
+    constexpr float SHARE = 1.0f / (VECTORS * N);
+    __shared__ V gains[EACH * LANES], offsets[EACH * LANES];
     const int lane = threadIdx.x % LANES, row = blockIdx.x * (TOGETHER * ROWS) + threadIdx.x / LANES;
-    const unsigned start = (unsigned)row * LANES + lane;
+    const unsigned start = (unsigned)row * VECTORS + lane;
+    const auto inside = [lane](int e) { return (e + 1) * LANES <= VECTORS || lane + e * LANES < VECTORS; };
 
-    uint4 packed[ROWS], gain = {}, offset = {};
+    V packed[ROWS][EACH], gain[EACH] = {}, offset[EACH] = {};
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r)  // lanes without a row read the first one, in vain
-        packed[r] = load_once<AHEAD>(row + r * TOGETHER < rows ? x + start + r * THREADS : x + lane);
-    if (WEIGHT && threadIdx.x < LANES) gains[threadIdx.x] = __ldg(weight + threadIdx.x);
-    if (BIAS && threadIdx.x < LANES) offsets[threadIdx.x] = __ldg(bias + threadIdx.x);
+    for (int r = 0; r < ROWS; ++r) {  // lanes without a row read the first one, in vain
+        const V* const from = row + r * TOGETHER < rows ? x + start + r * (TOGETHER * VECTORS) : x + lane;
+#pragma unroll
+        for (int e = 0; e < EACH; ++e) {
+            packed[r][e] = V{};
+            if (inside(e)) packed[r][e] = load_once<AHEAD>(from + e * LANES);
+        }
+    }
+#pragma unroll
+    for (int first = 0; first < VECTORS; first += THREADS) {
+        const unsigned v = first + threadIdx.x;
+        if (WEIGHT && v < VECTORS) gains[v] = __ldg(weight + v);
+        if (BIAS && v < VECTORS) offsets[v] = __ldg(bias + v);
+    }
 
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-        float wide[WIDTH<T>], mean = 0.0f, even = 0.0f, odd = 0.0f;
-        widen(packed[r], wide, kind);
+        float wide[N], mean = 0.0f, squares[2] = {0.0f, 0.0f};
         if (NORM == LAYER) {
 #pragma unroll
-            for (int i = 0; i < WIDTH<T>; ++i) mean += wide[i];
+            for (int e = 0; e < EACH; ++e) {
+                widen<T>(packed[r][e], wide);
+#pragma unroll
+                for (int i = 0; i < N; ++i) mean += wide[i];
+            }
             mean = sum_of_lanes<LANES>(mean) * SHARE;
         }
 #pragma unroll
-        for (int i = 0; i < WIDTH<T>; i += 2) {  // in two chains: half the wait
-            even += (wide[i] - mean) * (wide[i] - mean);
-            odd += (wide[i + 1] - mean) * (wide[i + 1] - mean);
+        for (int e = 0; e < EACH; ++e) {
+            widen<T>(packed[r][e], wide);
+#pragma unroll
+            for (int i = 0; i < N; ++i) {  // in two chains: half the wait
+                const float apart = NORM == RMS || inside(e) ? wide[i] - mean : 0.0f;
+                squares[(e * N + i) % 2] += apart * apart;
+            }
         }
-        const float scale = root_of_normal(sum_of_lanes<LANES>(even + odd) * SHARE + eps);
+        const float scale = root_of_normal(sum_of_lanes<LANES>(squares[0] + squares[1]) * SHARE + eps);
         if (r == 0) {
             __syncthreads();
-            if (WEIGHT) gain = gains[lane];
-            if (BIAS) offset = offsets[lane];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                if (WEIGHT) gain[e] = gains[lane + e * LANES];
+                if (BIAS) offset[e] = offsets[lane + e * LANES];
+            }
         }
-        store_if(row + r * TOGETHER < rows, y + start + r * THREADS,
-                 normalised<T, WEIGHT, BIAS>(packed[r], mean, scale, gain, offset));
+#pragma unroll
+        for (int e = 0; e < EACH; ++e)
+            store_if(row + r * TOGETHER < rows && inside(e), y + start + r * (TOGETHER * VECTORS) + e * LANES,
+                     normalised<T, WEIGHT, BIAS>(packed[r][e], mean, scale, gain[e], offset[e]));
     }
 }
 
@@ -166,13 +109,12 @@ struct Moments {
 
 template <class T, Norm NORM, int VECTORS>
 __device__ __forceinline__ Moments moments_of_thread(const uint4 (&packed)[VECTORS]) {
-    constexpr const T* kind = nullptr;
     Moments own = {0.0f, 0.0f};
     float wide[WIDTH<T>];
     if (NORM == LAYER) {
 #pragma unroll
         for (int j = 0; j < VECTORS; ++j) {
-            widen(packed[j], wide, kind);
+            widen<T>(packed[j], wide);
 #pragma unroll
             for (int i = 0; i < WIDTH<T>; ++i) own.mean += wide[i];
         }
@@ -180,7 +122,7 @@ __device__ __forceinline__ Moments moments_of_thread(const uint4 (&packed)[VECTO
     }
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
-        widen(packed[j], wide, kind);
+        widen<T>(packed[j], wide);
 #pragma unroll
         for (int i = 0; i < WIDTH<T>; ++i) own.squares += (wide[i] - own.mean) * (wide[i] - own.mean);
     }
@@ -219,8 +161,8 @@ __device__ __forceinline__ Moments moments_of_row(Moments own, float count, Mome
     return {pivot + apart * (1.0f / WARPS), squares + count * (apart_squares - apart * apart * (1.0f / WARPS))};
 }
 
-// Longer rows: a block takes one, VECTORS vectors to a thread. Few warps with much each beat many with little: they
-// wait less for each other, and a multiprocessor has more rows in flight.
+// Longer rows that threads share evenly: a block takes one, VECTORS vectors to a thread. Few warps with much each beat
+// many with little: they wait less for each other, and a multiprocessor has more rows in flight.
 template <class T, int VECTORS, int THREADS, Norm NORM, bool WEIGHT, bool BIAS>
 __global__ void __launch_bounds__(THREADS) long_rows(
     const uint4* __restrict__ x, const uint4* __restrict__ weight, const uint4* __restrict__ bias,

@@ -1,19 +1,20 @@
 """LayerNorm and RMSNorm over rows, for inference: fp32 inside, one rounding at the store.
 
-CUDA C++ (solution.cu) where a row is a whole number of 16-byte vectors that its threads share evenly, Triton for every
-other shape and on a CPU. Either way a row is read once, stays in registers between its statistics and its output, and
-the variance of a LayerNorm is centred.
+CUDA C++ (solution.cu) where x is packed, of any width; Triton (portable.py) for every other layout and on a CPU. Either
+way a row is read once, stays in registers between its statistics and its output, and the variance of a LayerNorm is
+centred.
 
-Rows up to 512 bytes (the heads of attention) take part of a warp each, so that their sums need no barrier; wider rows
-take a block. A call costs a handful of Python statements, because the rows of a small call are done in 2 us: what has
-to be looked at, is looked at once for every form of the arguments and kept.
+Short rows (the heads of attention) take part of a warp each, so that their sums need no barrier; longer rows take a
+block. A call costs a handful of Python statements, because the rows of a small call are done in 2 us: what has to be
+looked at, is looked at once for every form of the arguments and kept.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
-import triton
-import triton.language as tl
+from portable import norm_rows
 
 from harness.cuda import Plans, load, outputs_like
 
@@ -23,8 +24,10 @@ ROW_BYTES = 64 * 1024
 """Rows must be shorter than this: upstream's own limit."""
 LEAST_EPS = 2.0**-126
 """Below it a row of zeros has a variance that is no normal number, and the CUDA kernels take roots of normal ones."""
+NARROW = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
+"""Vectors by their bytes."""
 ARGUMENTS = (*[int] * 5, float)
-"""Of either kernel: x, weight, bias, output, rows, eps."""
+"""Of every kernel: x, weight, bias, output, rows, eps."""
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
@@ -57,41 +60,53 @@ def norm_infer(x, weight, bias, eps, variant):
 def _plan(x, weight, bias, variant):
     """The launch for arguments of this form, its output and number of rows; no launch where only Triton will do."""
     _check(x, weight, bias, variant)
-    cols = x.shape[-1]
+    cols, size = x.shape[-1], x.element_size()
     rows = x.numel() // cols if cols else 0
-    vectors, rest = divmod(cols * x.element_size(), 16)
-    if not x.is_cuda or not x.is_contiguous() or not 0 < rows < 2**30 or rest:
+    if not x.is_cuda or not x.is_contiguous() or not 0 < rows < 2**30:
         return None, None, rows
     traits = (
         "LAYER" if variant == "layernorm" else "RMS",
         str(weight is not None).lower(),
         str(bias is not None).lower(),
     )
-    short = vectors <= 32 and vectors & (vectors - 1) == 0 and rows * vectors < 2**32
-    launch = (_short if short else _long)(IN_CUDA[x.dtype], vectors, rows, traits)
-    return launch, outputs_like(x), rows
+    name, grid, threads = _short(IN_CUDA[x.dtype], cols * size, rows, traits) or _long(x.dtype, cols, rows, traits)
+    return _CU.get(name).prepared(grid, threads, ARGUMENTS), outputs_like(x), rows
 
 
-def _short(kind, lanes, rows, traits):
-    """Two rows to a thread in blocks of 128, whatever the size of x; only how it is loaded goes by size.
+def _short(kind, row_bytes, rows, traits):
+    """A row to up to 32 lanes, in blocks of 128, whatever the size of x; only how it is loaded goes by size. None where
+    a row is too long.
 
-    In sweeps on an H200 this shape took 1.53, 1.76, 2.98 and 76.4 us for 1320, 4096, 16384 and 648720 heads of 128, a
-    copy of the third 2.97. Asking for two lines at once made 16384 heads 0.03 us faster, but 4096 slower by as much
-    and 648720 by 1.2.
+    In sweeps on an H200 two rows to a thread took 1.53, 1.76, 2.98 and 76.4 us for 1320, 4096, 16384 and 648720 heads
+    of 128, a copy of the third 2.97. Asking for two lines at once made 16384 heads 0.03 us faster, but 4096 slower by
+    as much and 648720 by 1.2. Narrow vectors take four rows, to have as much under way.
     """
-    each, threads = 2, 128
-    ahead = str(2 << 20 < rows * lanes * 16 <= 16 << 20).lower()
-    name = f"short_rows<{kind}, {lanes}, {each}, {threads}, {ahead}, {', '.join(traits)}>"
-    return _CU.get(name).prepared(triton.cdiv(rows, threads // lanes * each), threads, ARGUMENTS)
+    width = min(16, row_bytes & -row_bytes)
+    vectors, threads = row_bytes // width, 128
+    if row_bytes >= 1024 or vectors > 256 or rows * vectors >= 2**32:
+        return None
+    widest = 1 << min(5, (vectors - 1).bit_length())
+    # Of narrow vectors 16 lanes, if fewer of them are idle at the end of a row and they still ask for 64 bytes at once.
+    fewer = [16] if 4 <= width < 16 < widest and -(-vectors // 16) * width <= 40 else []
+    lanes = min([widest, *fewer], key=lambda lanes: -(-vectors // lanes) * lanes)
+    each = 4 if width < 16 and -(-vectors // lanes) * max(width, 4) <= 24 else 2  # registers bound them
+    ahead = str(width == 16 and 2 << 20 < rows * row_bytes <= 16 << 20).lower()
+    name = f"short_rows<{kind}, {NARROW[width]}, {vectors}, {lanes}, {each}, {threads}, {ahead}, {', '.join(traits)}>"
+    return name, -(-rows // (threads // lanes * each)), threads
 
 
-def _long(kind, vectors, rows, traits):
-    """So many vectors to a thread that a row takes five warps or fewer; None where they cannot be shared evenly."""
+def _long(dtype, cols, rows, traits):
+    """Threads share a row evenly where five warps or fewer can. Elsewhere they are whole warps, eight or fewer if no
+    thread gets more than eight vectors for it, with as few places left over as possible."""
+    width, kind = 16 // dtype.itemsize, IN_CUDA[dtype]
+    vectors, rest = divmod(cols, width)
     for each in range(1, 11):
-        if vectors % (32 * each) == 0 and vectors // each <= 160:
-            name = f"long_rows<{kind}, {each}, {vectors // each}, {', '.join(traits)}>"
-            return _CU.get(name).prepared(rows, vectors // each, ARGUMENTS)
-    return None
+        if not rest and vectors % (32 * each) == 0 and vectors // each <= 160:
+            return f"long_rows<{kind}, {each}, {vectors // each}, {', '.join(traits)}>", rows, vectors // each
+    covered = (cols + 2 * width - min(width, cols & -cols) - 1) // width  # what a row touches, as in uneven.cuh
+    shares = [(each, -(-covered // (32 * each)) * 32) for each in range(1, 9)]
+    _, threads = min((share for share in shares if share[1] <= 256 or share == shares[-1]), key=math.prod)
+    return f"uneven_rows<{kind}, {cols}, {threads}, {', '.join(traits)}>", rows, threads
 
 
 def _check(x, weight, bias, variant):
@@ -114,38 +129,8 @@ def _check(x, weight, bias, variant):
             raise ValueError(f"{name} is {vector.dtype} on {vector.device}, but x {x.dtype} on {x.device}")
 
 
-@triton.jit
-def _norm_rows(
-    x, weight, bias, out, rows, cols, stride, eps,
-    LAYER: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, BLOCK)
-    inside = (row < rows)[:, None] & (column < cols)[None, :]
-    tile = tl.load(x + row[:, None] * stride + column[None, :], mask=inside, other=0.0).to(tl.float32)
-    if LAYER:
-        tile = tl.where(inside, tile - (tl.sum(tile, axis=1) / cols)[:, None], 0.0)
-    tile = tile * (1.0 / tl.sqrt(tl.sum(tile * tile, axis=1) / cols + eps))[:, None]
-    if WEIGHT:
-        tile *= tl.load(weight + column, mask=column < cols, other=0.0).to(tl.float32)[None, :]
-    if BIAS:
-        tile += tl.load(bias + column, mask=column < cols, other=0.0).to(tl.float32)[None, :]
-    tl.store(out + row[:, None] * cols + column[None, :], tile.to(out.dtype.element_ty), mask=inside)
-
-
 def _in_triton(x, weight, bias, eps, variant):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if not out.numel():
-        return out
-    flat = x.reshape(-1, x.shape[-1])
-    flat = flat if flat.stride(1) == 1 else flat.contiguous()
-    rows, cols = flat.shape
-    block = triton.next_power_of_2(cols)
-    tile = 4096 if x.is_cuda else 65536  # elements of a program; the interpreter is slow by the program
-    together = max(1, min(tile // block, 32 if x.is_cuda else 512))
-    _norm_rows[(triton.cdiv(rows, together),)](
-        flat, weight, bias, out, rows, cols, flat.stride(0), eps,
-        LAYER=variant == "layernorm", WEIGHT=weight is not None, BIAS=bias is not None, ROWS=together, BLOCK=block,
-        num_warps=min(max(together * block // 512, 1), 16),
-    )  # fmt: skip
+    if out.numel():
+        norm_rows(x.reshape(-1, x.shape[-1]), weight, bias, out, eps, variant == "layernorm")
     return out

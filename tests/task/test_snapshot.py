@@ -17,7 +17,7 @@ SHIPPED = {
     "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "ca0b2291c5a98d69",
     "ltx2_qknorm_split_rope": "4187741c849eacd5",
-    "norm_infer": "11ce54f4479b6945",
+    "norm_infer": "894f4e44b9d1b5cf",
     "norm_scale_shift": "3e8c719d4631218b",
     "norm_tanh_mul_add": "8af360375ca12ffd",
     "qknorm_rope": "aaffdef771a52208",
