@@ -19,7 +19,7 @@ SHIPPED = {
     "ltx2_qknorm_split_rope": "4187741c849eacd5",
     "norm_infer": "894f4e44b9d1b5cf",
     "norm_scale_shift": "3e8c719d4631218b",
-    "norm_tanh_mul_add": "8af360375ca12ffd",
+    "norm_tanh_mul_add": "29db14c7b2567f7b",
     "qknorm_rope": "aaffdef771a52208",
     "residual_gate_add": "a424d7ce9000de6a",
     "rms_norm": "0d6c4a342c179580",
