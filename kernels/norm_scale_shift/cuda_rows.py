@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,8 +11,13 @@ from modulation import Spread
 from harness.cuda import load
 
 NAMES = {torch.bfloat16: "__nv_bfloat16", torch.float16: "__half", torch.float32: "float"}
-STEP, MOST_COLS = 256, 8192
-"""Columns that this path takes: multiples of the first up to the second."""
+MOST_COLS = 8192
+WIDEST = 16
+"""Bytes that a thread loads at once."""
+MOST_CHUNKS = 16
+"""Where vectors are narrow, threads are as many as leave about so many chunks for each."""
+UNEVEN = 1.5
+"""Times the cost of a share that leaves chunks empty: it has masks, and slower statistics."""
 NOT_FRAMED = Spread(0, 0, 1, 0)
 PARAMETERS: dict[str, tuple[type, ...]] = {
     "plain_row": (*[int] * 4, float),
@@ -23,10 +28,11 @@ _CU = load("solution.cu") if torch.cuda.is_available() else None
 
 
 class Choice(NamedTuple):
-    """`chunks` of `width` elements a thread, and so many blocks on a multiprocessor."""
+    """`chunks` of `width` elements for each of `threads`, the last one not for all, and blocks on a multiprocessor."""
 
     width: int
     chunks: int
+    threads: int
     blocks: int
 
 
@@ -36,55 +42,98 @@ class Launch(NamedTuple):
     kernel: str
     start: Callable[..., None]
     layout: tuple[int, ...]
-    aligned: tuple[int, ...]
-    """1 for operands whose address must be a multiple of 16, 0 for the others: gate, weight, bias, scale, shift."""
+    low: tuple[int, ...]
+    """The bits that an address must have clear, for x, which residual is like, gate, weight, bias, scale, shift."""
 
 
-def choose(rows: int, cols: int, size: int, residual: bool, places: Sequence[str | None], processors: int) -> Choice:
+def choose(
+    rows: int, cols: int, width: int, size: int, residual: bool, places: Sequence[str | None], processors: int
+) -> Choice:
     """By what was measured on an H200.
 
     Few rows are all latency: a thread for every chunk. Where operands come with every row, about 384 threads keep the
     bus busy. Otherwise 128: blocks of few warps wait less at their barrier, and rows of 3072 to 5120 columns moved 15
     to 30 % faster than with a thread for every chunk; but long sums take registers, and 320 threads did better there.
+    The rows in flight count as well: of 3328 columns a multiprocessor held four rows of 13 warps, and reached 72 % of
+    a copy.
     """
-    width = 8 if size == 2 else 4
-    wide = residual or size == 4  # held in fp32
+    vectors, wide = cols // width, residual or size == 4  # wide: held in fp32
     if rows <= 2 * processors:
-        return Choice(width, _chunks(cols, width, 1024), 1)
-    if "Token" in places or "Frame" in places:
-        chunks = _chunks(cols, width, 384)
-        return Choice(width, chunks, _blocks(cols, width, chunks, 24 + 2 * width * chunks))
-    chunks = _chunks(cols, width, 320 if wide and cols > 4096 else 128)
-    eights = width * chunks // 8
-    return Choice(width, chunks, _blocks(cols, width, chunks, max(40, 20 * eights - 4) if wide else 24 + 10 * eights))
+        chunks = -(-vectors // 1024)
+        return Choice(width, chunks, _threads(vectors, chunks), 1)
+    framed = "Token" in places or "Frame" in places
+    aim = 384 if framed else 320 if wide and cols > 4096 else 128
+    aim = max(aim, _threads(vectors, MOST_CHUNKS))
+
+    def cost(choice: Choice) -> float:
+        far = max(choice.threads / aim, aim / choice.threads)
+        return far / choice.blocks * (1 if choice.threads * choice.chunks == vectors else UNEVEN)
+
+    return min(_shares(vectors, width, framed, wide), key=cost)
 
 
-def _chunks(cols: int, width: int, threads: int) -> int:
-    """Chunks a thread so that whole warps share a row equally and come nearest to so many threads, 1024 at most."""
-    warps = cols // width // 32
-    shares = [warps // chunks for chunks in range(1, warps + 1) if warps % chunks == 0 and warps // chunks <= 32]
-    return warps // min(shares, key=lambda share: max(share * 32 / threads, threads / (share * 32)))
+def _shares(vectors: int, width: int, framed: bool, wide: bool) -> Iterator[Choice]:
+    """Every way of sharing a row among whole warps that wastes neither a warp nor a chunk."""
+    for chunks in range(1, -(-vectors // 32) + 1):
+        threads, each = _threads(vectors, chunks), chunks * width
+        if threads > 1024 or -(-vectors // threads) < chunks:
+            continue
+        if framed:
+            registers = 24 + 2 * each
+        elif width == 1:
+            registers = 28 + each
+        else:
+            registers = max(40, -(-20 * each // 8) - 4) if wide else 24 + -(-10 * each // 8)
+            registers += 4 if wide and threads * chunks > vectors else 0  # for the mask
+        yield Choice(width, chunks, threads, _blocks(threads, registers))
 
 
-def _blocks(cols: int, width: int, chunks: int, registers: int) -> int:
-    """Blocks that fit a multiprocessor when a thread takes so many registers; warps are dealt out by fours."""
-    threads = cols // (width * chunks)
-    return max(1, min(2048 // threads, 65536 // (registers * 128 * -(-threads // 128))))
+def _threads(vectors: int, chunks: int) -> int:
+    """Threads of whole warps, as few as do with so many chunks each."""
+    return -(-vectors // (32 * chunks)) * 32
+
+
+def _blocks(threads: int, registers: int) -> int:
+    """Blocks that fit a multiprocessor when a thread takes so many registers: a quarter of them are for every fourth
+    warp, and they come in eights."""
+    warps = 512 // (-(-registers // 8) * 8) * 4
+    return max(1, min(32, 2048 // threads, warps * 32 // threads))
 
 
 def place(operand: torch.Tensor | None, spread: Spread | None, batch: int, tokens: int, cols: int) -> str | None:
-    """The Place of an operand in solution.cu; None where its vectors cannot be read 16 bytes at a time."""
+    """The Place of an operand in solution.cu; None where its columns are not adjacent."""
     if operand is None or spread is None:
         return "Absent"
-    if spread.column == 0:
+    if spread.column == 0 and spread.shared:
         return "One"
-    size = operand.element_size()
-    if spread.column != 1 or spread.batch * size % 16 or spread.frame * size % 16:
+    if spread.column != 1:
         return None
     if spread.shared:
         return "Shared"
     dense = spread.frame == cols and spread.tokens == 1 and (batch == 1 or spread.batch == tokens * cols)
     return "Token" if dense else "Frame"
+
+
+def widest(x: torch.Tensor, read: Sequence[tuple[torch.Tensor, Spread]], aligned: int) -> int:
+    """Elements of the longest vector that divides a row, and by which x and the operands that are `read` by vectors can
+    be loaded if all of them are at multiples of `aligned` bytes."""
+    width = WIDEST // x.element_size()
+    while width > 1 and not (
+        x.shape[2] % width == 0
+        and low_bits(x, width) < aligned
+        and all(
+            low_bits(operand, width) < aligned
+            and not any(step * operand.element_size() & low_bits(operand, width) for step in (over.batch, over.frame))
+            for operand, over in read
+        )
+    ):
+        width //= 2
+    return width
+
+
+def low_bits(operand: torch.Tensor, width: int) -> int:
+    """The bits that an address has clear where vectors of so many elements are loaded, in instructions of 16 bytes."""
+    return min(WIDEST, width * operand.element_size()) - 1
 
 
 def launch(
@@ -93,16 +142,21 @@ def launch(
     operands: Sequence[torch.Tensor | None],
     spreads: Sequence[Spread | None],
     layer: bool,
+    aligned: int = WIDEST,
 ) -> Launch | None:
-    """None where this path does not take the layout. `operands` are gate, weight, bias, scale, shift."""
+    """None where this path does not take the layout. `operands` are gate, weight, bias, scale, shift; all addresses are
+    multiples of `aligned`."""
     batch, tokens, cols = x.shape
     rows, size = batch * tokens, x.element_size()
     dense = x.is_contiguous() and (residual is None or residual.is_contiguous())
     places = [place(operand, spread, batch, tokens, cols) for operand, spread in zip(operands, spreads, strict=True)]
-    if not dense or cols % STEP or cols > MOST_COLS or None in places:
+    if not dense or rows >= 1 << 31 or cols > MOST_COLS or None in places:
         return None
+    by_vectors = [where not in ("Absent", "One") for where in places]
+    read = [pair for pair, is_read in zip(zip(operands, spreads, strict=True), by_vectors, strict=True) if is_read]
+    width = widest(x, read, aligned)
     processors = torch.cuda.get_device_properties(x.device).multi_processor_count
-    choice = choose(rows, cols, size, residual is not None, places, processors)
+    choice = choose(rows, cols, width, size, residual is not None, places, processors)
     layout: tuple[int, ...] = ()
     if "Frame" in places or places[1:3] != ["Absent", "Absent"]:
         gate, _, _, scale, shift = (spread or NOT_FRAMED for spread in spreads)
@@ -110,9 +164,9 @@ def launch(
     else:
         kernel = "plain_row" if residual is None else "residual_row"
     norm = _norm(x, residual is not None, layer, choice, operands, places)
-    threads = cols // (choice.width * choice.chunks)
-    start = _CU.get(f"{kernel}<{norm}, {choice.blocks}>").prepared(rows, threads, PARAMETERS[kernel])
-    return Launch(kernel, start, layout, tuple(int(where != "One") for where in places))
+    start = _CU.get(f"{kernel}<{norm}, {choice.blocks}>").prepared(rows, choice.threads, PARAMETERS[kernel])
+    low = (low_bits(operand, width) if is_read else 0 for operand, is_read in zip(operands, by_vectors, strict=True))
+    return Launch(kernel, start, layout, (low_bits(x, width), *low))
 
 
 def _norm(

@@ -1,10 +1,10 @@
-// y = norm(v) * (1 + scale) + shift by rows, with v = x or v = residual + gate * x, where vectors are 16-byte aligned.
+// y = norm(v) * (1 + scale) + shift by rows, with v = x or v = residual + gate * x.
 //
-// A block for every row: COLS / (WIDTH * CHUNKS) threads hold it in registers between statistics and output, so memory
-// is read once and written once. COLS is a template argument: no masks, and addresses that the compiler folds.
+// A block for every row: its threads hold it in registers between statistics and output, so memory is read once and
+// written once. COLS is a template argument: addresses that the compiler folds, and a mask only for the last chunk of a
+// thread, only where the threads do not share the row evenly.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "chunks.cuh"
 
 // Which values of an operand a row takes: none; a single one for everything; one vector for all rows; a vector for each
 // row, densely; a vector for each group of tokens of each batch.
@@ -16,77 +16,35 @@ struct Given {
   static constexpr Place place = PLACE;
 };
 
-// ---- chunks of WIDTH elements: what a thread moves at once ----
+// Whole warps share a row: CHUNKS of WIDTH elements to a thread, but for the last chunk, which some may be without.
+template <int COLS, int WIDTH_, int CHUNKS_>
+struct Share {
+  static constexpr int WIDTH = WIDTH_, CHUNKS = CHUNKS_, VECTORS = COLS / WIDTH;
+  static constexpr int THREADS = (VECTORS + 32 * CHUNKS - 1) / (32 * CHUNKS) * 32, STEP = THREADS * WIDTH;
+  static constexpr int LAST = VECTORS - (CHUNKS - 1) * THREADS;  // threads that have a last chunk
+  static constexpr bool EVEN = LAST == THREADS;
+  static_assert(VECTORS * WIDTH == COLS && LAST > 0 && THREADS <= 1024, "only the last chunk may be missing");
 
-template <typename T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Chunk {
-  T at[N];
+  static __device__ __forceinline__ bool inside(int c) { return EVEN || c < CHUNKS - 1 || int(threadIdx.x) < LAST; }
+  // The elements of a warp, which has one at least.
+  static __device__ __forceinline__ float count(int warp) {
+    return WIDTH * (32 * (CHUNKS - 1) + min(max(LAST - 32 * warp, 0), 32));
+  }
 };
-
-// Plain loads on purpose: those that pass the L1 by or mark lines to leave the L2 first came out 4 % slower, and stores
-// so marked 1 to 2 % on most rows.
-template <typename T, int N>
-__device__ __forceinline__ Chunk<T, N> load(const T* from) {
-  Chunk<T, N> chunk;
-  if constexpr (sizeof(chunk) == 8) {
-    reinterpret_cast<uint2&>(chunk) = __ldg(reinterpret_cast<const uint2*>(from));
-  } else {
-#pragma unroll
-    for (int part = 0; part < int(sizeof(chunk) / 16); part++)
-      reinterpret_cast<uint4*>(&chunk)[part] = __ldg(reinterpret_cast<const uint4*>(from) + part);
-  }
-  return chunk;
-}
-
-__device__ __forceinline__ float2 wide_pair(const float* from) { return make_float2(from[0], from[1]); }
-__device__ __forceinline__ float2 wide_pair(const __half* from) {
-  return __half22float2(*reinterpret_cast<const __half2*>(from));
-}
-__device__ __forceinline__ float2 wide_pair(const __nv_bfloat16* from) {  // the upper half of a float, twice
-  const unsigned bits = *reinterpret_cast<const unsigned*>(from);
-  return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
-}
-
-template <typename T, int N>
-__device__ __forceinline__ void widen(const Chunk<T, N>& chunk, float (&values)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; i += 2) {
-    const float2 pair = wide_pair(&chunk.at[i]);
-    values[i] = pair.x, values[i + 1] = pair.y;
-  }
-}
-
-// Makes the compiler forget that it has widened these before: in twice the registers fewer rows would be in flight.
-template <typename T, int N>
-__device__ __forceinline__ void stay_packed(Chunk<T, N>& chunk) {
-  if constexpr (sizeof(T) == 2) {
-#pragma unroll
-    for (int i = 0; i < N; i += 2) asm volatile("" : "+r"(*reinterpret_cast<unsigned*>(&chunk.at[i])));
-  }
-}
-
-__device__ __forceinline__ void put_pair(float* to, float first, float second) { to[0] = first, to[1] = second; }
-__device__ __forceinline__ void put_pair(__half* to, float first, float second) {
-  *reinterpret_cast<__half2*>(to) = __floats2half2_rn(first, second);
-}
-__device__ __forceinline__ void put_pair(__nv_bfloat16* to, float first, float second) {
-  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(first, second);
-}
-
-// Rounds once.
-template <typename T, int N>
-__device__ __forceinline__ void store(T* to, const float (&values)[N]) {
-  Chunk<T, N> chunk;
-#pragma unroll
-  for (int i = 0; i < N; i += 2) put_pair(&chunk.at[i], values[i], values[i + 1]);
-  *reinterpret_cast<Chunk<T, N>*>(to) = chunk;
-}
 
 // ---- operands: gate, weight, bias, scale, shift ----
 
-// One block asks, and the first rows of all find the vector in the L2 when they get there.
+// One block asks, and the first rows of all find the vector in the L2 when they get there. Only 16 bytes at a time can
+// be asked for: what lies before the first and after the last of them comes when it is read.
+template <bool ALIGNED>
 __device__ __forceinline__ void bring_to_l2(const void* from, int bytes) {
 #if __CUDA_ARCH__ >= 900
+  if constexpr (!ALIGNED) {
+    const int before = -reinterpret_cast<unsigned long long>(from) & 15;
+    from = static_cast<const char*>(from) + before;
+    bytes = (bytes - before) & ~15;  // a negative number stays one
+    if (bytes <= 0) return;
+  }
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
 }
@@ -99,11 +57,11 @@ struct Frames {
 
 // The part of an operand that a thread needs. What all rows share is read when it is used, out of the L1: registers
 // hold more rows in flight instead, and asking for it earlier saved nothing even where there are few rows.
-template <class GIVEN, int COLS, int WIDTH, int CHUNKS>
+template <class GIVEN, int COLS, class SHARE>
 struct Operand {
   using T = typename GIVEN::type;
   static constexpr Place PLACE = GIVEN::place;
-  static constexpr int STEP = COLS / CHUNKS;
+  static constexpr int WIDTH = SHARE::WIDTH;
   const T* start;  // at the thread's first column
   float only;
 
@@ -111,7 +69,7 @@ struct Operand {
     start = static_cast<const T*>(base) + (PLACE == One ? 0 : threadIdx.x * WIDTH);
     if constexpr (PLACE == One) only = float(__ldg(start));
     if constexpr (PLACE == Shared) {
-      if (blockIdx.x == 0 && threadIdx.x == 0) bring_to_l2(base, COLS * sizeof(T));
+      if (blockIdx.x == 0 && threadIdx.x == 0) bring_to_l2<WIDTH * sizeof(T) % 16 == 0>(base, COLS * sizeof(T));
     }
     if constexpr (PLACE == Token) start += (long long)blockIdx.x * COLS;
     if constexpr (PLACE == Frame) {
@@ -125,7 +83,7 @@ struct Operand {
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) to[i] = only;
     } else if constexpr (PLACE != Absent) {
-      widen(load<T, WIDTH>(start + c * STEP), to);
+      widen(load<T, WIDTH>(start + c * SHARE::STEP), to);
     }
   }
 };
@@ -138,25 +96,29 @@ struct Statistics {
 
 // Mean and 1 / sqrt(variance + eps), or 0 and that of the mean square. Centred at every level, so that a row far from
 // zero loses nothing: a thread sums around its first value, lanes merge means and squared deviations, warps sum around
-// the first warp's mean.
-template <bool LAYER, int COLS, typename T, int CHUNKS, int WIDTH>
+// the first warp's mean. Where lanes have unequal counts, all of a warp sum around its first value and merge the sums.
+template <bool LAYER, int COLS, class SHARE, typename T, int CHUNKS, int WIDTH>
 __device__ __forceinline__ Statistics statistics(Chunk<T, WIDTH> (&held)[CHUNKS], float eps) {
-  constexpr int EACH = CHUNKS * WIDTH, WARPS = COLS / EACH / 32;
+  constexpr bool EVEN = SHARE::EVEN;
+  constexpr int EACH = CHUNKS * WIDTH, WARPS = SHARE::THREADS / 32;
   __shared__ float2 partial[32];
   float v[WIDTH], mean = 0.f, squares = 0.f;
-  const float first = LAYER ? wide_pair(&held[0].at[0]).x : 0.f;
+  float first = LAYER ? wide(held[0].at[0]) : 0.f;
+  if constexpr (LAYER && !EVEN) first = __shfl_sync(~0u, first, 0);
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) {
     widen(held[c], v);
+    if (!LAYER || SHARE::inside(c)) {
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-      const float apart = v[i] - first;
-      if constexpr (LAYER) mean += apart;
-      squares = fmaf(apart, apart, squares);
+      for (int i = 0; i < WIDTH; i++) {
+        const float apart = v[i] - first;
+        if constexpr (LAYER) mean += apart;
+        squares = fmaf(apart, apart, squares);
+      }
     }
     stay_packed(held[c]);
   }
-  if constexpr (LAYER) {
+  if constexpr (LAYER && EVEN) {
     squares -= mean * mean * (1.f / EACH);
     mean = first + mean * (1.f / EACH);
   }
@@ -165,9 +127,14 @@ __device__ __forceinline__ Statistics statistics(Chunk<T, WIDTH> (&held)[CHUNKS]
     squares += __shfl_xor_sync(~0u, squares, step);
     if constexpr (LAYER) {
       const float other = __shfl_xor_sync(~0u, mean, step), apart = other - mean;
-      squares += apart * apart * (EACH * step * 0.5f);
-      mean = 0.5f * (mean + other);
+      if constexpr (EVEN) squares += apart * apart * (EACH * step * 0.5f);
+      mean = EVEN ? 0.5f * (mean + other) : mean + other;
     }
+  }
+  if constexpr (LAYER && !EVEN) {
+    const float moved = __fdividef(mean, SHARE::count(threadIdx.x / 32));
+    squares -= mean * moved;
+    mean = first + moved;
   }
   if constexpr (WARPS > 1) {
     constexpr int SPAN = WARPS > 16 ? 32 : WARPS > 8 ? 16 : WARPS > 4 ? 8 : WARPS > 2 ? 4 : 2;
@@ -177,15 +144,17 @@ __device__ __forceinline__ Statistics statistics(Chunk<T, WIDTH> (&held)[CHUNKS]
     const float2 mine = warp < WARPS ? partial[warp] : make_float2(0.f, 0.f);
     const float around = LAYER ? partial[0].x : 0.f;
     float apart = LAYER && warp < WARPS ? mine.x - around : 0.f;
-    squares = mine.y + apart * apart * (EACH * 32.f);
+    const float share = EVEN ? 1.f : SHARE::count(warp) * (1.f / (EACH * 32.f));  // of a warp without gaps
+    squares = mine.y + apart * apart * share * (EACH * 32.f);
+    apart *= share;
 #pragma unroll
     for (int step = SPAN / 2; step > 0; step /= 2) {
       squares += __shfl_xor_sync(~0u, squares, step);
       if constexpr (LAYER) apart += __shfl_xor_sync(~0u, apart, step);
     }
     if constexpr (LAYER) {
-      mean = around + apart * (1.f / WARPS);
-      squares -= apart * apart * (EACH * 32.f / WARPS);
+      mean = around + apart * (EACH * 32.f / COLS);
+      squares -= apart * apart * (EACH * 32.f * (EACH * 32.f / COLS));
     }
   }
   squares = squares < 0.f ? 0.f : squares;  // by rounding; a NaN stays one
@@ -206,11 +175,11 @@ template <typename X_, bool RESIDUAL, bool LAYER, int COLS, int WIDTH, int CHUNK
           class SCALE, class SHIFT>
 struct Norm {
   using X = X_;
-  static constexpr int THREADS = COLS / (WIDTH * CHUNKS), STEP = COLS / CHUNKS;
-  static_assert(THREADS * WIDTH * CHUNKS == COLS && THREADS % 32 == 0, "whole warps share a row equally");
+  using Mine = Share<COLS, WIDTH, CHUNKS>;
+  static constexpr int THREADS = Mine::THREADS, STEP = Mine::STEP;
   using Held = Chunk<typename Either<RESIDUAL, float, X>::type, WIDTH>;  // the unrounded sum, or x as it came
   template <class GIVEN>
-  using Part = Operand<GIVEN, COLS, WIDTH, CHUNKS>;
+  using Part = Operand<GIVEN, COLS, Mine>;
 
   Part<GATE> gate;
   Part<WEIGHT> weight;
@@ -220,40 +189,45 @@ struct Norm {
 
   __device__ __forceinline__ void row(const X* x, const X* residual, X* y, X* summed, float eps) {
     const long long at = (long long)blockIdx.x * COLS + threadIdx.x * WIDTH;
-    Held held[CHUNKS];
+    Held held[CHUNKS] = {};
     if constexpr (RESIDUAL) {
       sum(x + at, residual + at, held);
 #pragma unroll
-      for (int c = 0; c < CHUNKS; c++) store(summed + at + c * STEP, held[c].at);
+      for (int c = 0; c < CHUNKS; c++)
+        if (Mine::inside(c)) store(summed + at + c * STEP, held[c].at);
     } else {
 #pragma unroll
-      for (int c = 0; c < CHUNKS; c++) held[c] = load<X, WIDTH>(x + at + c * STEP);
+      for (int c = 0; c < CHUNKS; c++)
+        if (Mine::inside(c)) held[c] = load<X, WIDTH>(x + at + c * STEP);
     }
-    const Statistics of = statistics<LAYER, COLS>(held, eps);
+    const Statistics of = statistics<LAYER, COLS, Mine>(held, eps);
 #pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-      float v[WIDTH];
-      widen(held[c], v);
-      modulate(c, of, v);
-      store(y + at + c * STEP, v);
-    }
+    for (int c = 0; c < CHUNKS; c++)
+      if (Mine::inside(c)) {
+        float v[WIDTH];
+        widen(held[c], v);
+        modulate(c, of, v);
+        store(y + at + c * STEP, v);
+      }
   }
 
   __device__ __forceinline__ void sum(const X* x, const X* residual, Held (&held)[CHUNKS]) {
     Chunk<X, WIDTH> branches[CHUNKS], streams[CHUNKS];
 #pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-      branches[c] = load<X, WIDTH>(x + c * STEP);
-      streams[c] = load<X, WIDTH>(residual + c * STEP);
-    }
+    for (int c = 0; c < CHUNKS; c++)
+      if (Mine::inside(c)) {
+        branches[c] = load<X, WIDTH>(x + c * STEP);
+        streams[c] = load<X, WIDTH>(residual + c * STEP);
+      }
 #pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-      float branch[WIDTH], stream[WIDTH], by[WIDTH];
-      widen(branches[c], branch), widen(streams[c], stream), gate.values(c, by);
+    for (int c = 0; c < CHUNKS; c++)
+      if (Mine::inside(c)) {
+        float branch[WIDTH], stream[WIDTH], by[WIDTH];
+        widen(branches[c], branch), widen(streams[c], stream), gate.values(c, by);
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++)
-        held[c].at[i] = GATE::place == Absent ? stream[i] + branch[i] : fmaf(by[i], branch[i], stream[i]);
-    }
+        for (int i = 0; i < WIDTH; i++)
+          held[c].at[i] = GATE::place == Absent ? stream[i] + branch[i] : fmaf(by[i], branch[i], stream[i]);
+      }
   }
 
   __device__ __forceinline__ void modulate(int c, Statistics of, float (&v)[WIDTH]) {

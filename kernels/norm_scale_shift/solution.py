@@ -1,16 +1,18 @@
 """AdaLN front end: y = norm(v) * (1 + scale) + shift by rows; v is x, or residual + gate * x, then returned too.
 
 On a GPU a kernel of solution.cu (chosen in cuda_rows.py) reads every row once and keeps it in registers between
-statistics and output; what cannot be read 16 bytes at a time, and the CPU, takes the Triton one (triton_rows.py). What
-a call needs is worked out once for every form of the arguments and kept: small calls are all launch.
+statistics and output, by vectors of 16 bytes or as many as width, strides and addresses allow. Rows with gaps between
+them, columns that are not adjacent, more than 8192 of them, and the CPU take the Triton one (triton_rows.py).
+What a call needs is worked out once for every form of the arguments and kept: small calls are all launch.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 
 import torch
-from cuda_rows import launch
+from cuda_rows import WIDEST, launch
 from modulation import spread
 from triton_rows import norm_rows
 
@@ -51,12 +53,34 @@ def _call(x, residual, gate, weight, bias, scale, shift, variant, norm_type):
     operands = {"gate": gate, "weight": weight, "bias": bias, "scale": scale, "shift": shift}
     _check(x, residual, operands, variant, norm_type)
     spreads = [None if value is None else spread(name, value, *x.shape) for name, value in operands.items()]
-    layer = norm_type == "layer"
-    anywhere = functools.partial(norm_rows, spreads=spreads, layer=layer)
-    if x.numel() == 0 or not x.is_cuda:
-        return anywhere
-    found = launch(x, residual, tuple(operands.values()), spreads, layer)
-    return anywhere if found is None else LAUNCHED[found.kernel](anywhere, found, outputs_like(x))
+    return _launched((x, residual, *operands.values()), spreads, norm_type == "layer", WIDEST)
+
+
+def _launched(tensors, spreads, layer, aligned):
+    """The call for tensors like these at addresses that are multiples of `aligned`."""
+    x, residual, *operands = tensors
+    found = None
+    if x.numel() and x.is_cuda:
+        found = launch(x, residual, operands, spreads, layer, aligned)
+    if found is None:
+        return functools.partial(norm_rows, spreads=spreads, layer=layer)
+    elsewhere = _elsewhere(functools.partial(_launched, spreads=spreads, layer=layer))
+    return LAUNCHED[found.kernel](elsewhere, found, outputs_like(x))
+
+
+def _elsewhere(launched):
+    """The call for addresses that such vectors cannot be read from: with the longest that can."""
+    calls = {}
+
+    def call(*arguments):
+        *tensors, eps = arguments
+        bits = functools.reduce(operator.or_, (tensor.data_ptr() for tensor in tensors if tensor is not None))
+        aligned = bits & -bits
+        if aligned not in calls:
+            calls[aligned] = launched(tensors, aligned=aligned)
+        return calls[aligned](*tensors, eps)
+
+    return call
 
 
 def _check(x, residual, operands, variant, norm_type):
@@ -78,17 +102,17 @@ def _check(x, residual, operands, variant, norm_type):
             raise ValueError(f"{name} must be a float tensor on {x.device}, not {value.dtype} on {value.device}")
 
 
-# Launches by addresses, which is the shortest way. Vectors of 16 bytes need aligned ones; others take the Triton path.
+# Launches by addresses, which is the shortest way, wherever those have the bits clear that vectors need to have clear.
 
 
-def _plain(anywhere, found, output):
+def _plain(elsewhere, found, output):
     start = found.start
-    *_, scale_aligned, shift_aligned = found.aligned
+    x_low, *_, scale_low, shift_low = found.low
 
     def call(x, residual, gate, weight, bias, scale, shift, eps):
         at, gain, offset = x.data_ptr(), scale.data_ptr(), shift.data_ptr()
-        if (at | gain * scale_aligned | offset * shift_aligned) & 15:
-            return anywhere(x, residual, gate, weight, bias, scale, shift, eps)
+        if at & x_low or gain & scale_low or offset & shift_low:
+            return elsewhere(x, residual, gate, weight, bias, scale, shift, eps)
         y = output()
         start(at, gain, offset, y.data_ptr(), eps)
         return y
@@ -96,15 +120,15 @@ def _plain(anywhere, found, output):
     return call
 
 
-def _residual(anywhere, found, output):
+def _residual(elsewhere, found, output):
     start = found.start
-    gate_aligned, *_, scale_aligned, shift_aligned = found.aligned
+    x_low, gate_low, *_, scale_low, shift_low = found.low
 
     def call(x, residual, gate, weight, bias, scale, shift, eps):
         at, stream, gain, offset = x.data_ptr(), residual.data_ptr(), scale.data_ptr(), shift.data_ptr()
         by = 0 if gate is None else gate.data_ptr()
-        if (at | stream | by * gate_aligned | gain * scale_aligned | offset * shift_aligned) & 15:
-            return anywhere(x, residual, gate, weight, bias, scale, shift, eps)
+        if (at | stream) & x_low or by & gate_low or gain & scale_low or offset & shift_low:
+            return elsewhere(x, residual, gate, weight, bias, scale, shift, eps)
         y, summed = output(), output()
         start(at, stream, by, gain, offset, y.data_ptr(), summed.data_ptr(), eps)
         return y, summed
@@ -112,15 +136,15 @@ def _residual(anywhere, found, output):
     return call
 
 
-def _any(anywhere, found, output):
-    start, layout, aligned = found.start, found.layout, found.aligned
+def _any(elsewhere, found, output):
+    start, layout, (x_low, *low) = found.start, found.layout, found.low
 
     def call(x, residual, gate, weight, bias, scale, shift, eps):
         at, stream = x.data_ptr(), 0 if residual is None else residual.data_ptr()
         operands = (gate, weight, bias, scale, shift)
         places = [0 if operand is None else operand.data_ptr() for operand in operands]
-        if (at | stream) & 15 or any(address * must & 15 for address, must in zip(places, aligned, strict=True)):
-            return anywhere(x, residual, *operands, eps)
+        if (at | stream) & x_low or any(address & bits for address, bits in zip(places, low, strict=True)):
+            return elsewhere(x, residual, *operands, eps)
         y = output()
         summed = None if residual is None else output()
         start(at, stream, *places, y.data_ptr(), 0 if summed is None else summed.data_ptr(), eps, *layout)

@@ -1,6 +1,12 @@
-"""The path for every layout, stride and machine: Triton programs that hold rows in registers between their two uses."""
+"""The path for every layout, stride and machine: Triton programs that hold rows in registers between their two uses.
+
+Triton knows of a number at most that 16 divides it. So columns and strides come in steps of a power of two that divides
+all of them, which is a constant: what it divides, the compiler can load at once.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 import triton
@@ -8,13 +14,15 @@ import triton.language as tl
 from modulation import Spread
 
 NOWHERE = Spread(0, 0, 1, 0)
-INTERPRETED_ROWS = 256
-"""Rows of a program on the CPU, where a program's steps cost far more than its elements."""
+LONGEST_STEP = 16
+TILE = 1024
+"""Elements of a program where rows are short."""
+INTERPRETED_TILE = 1 << 20
+"""On a CPU the interpreter pays by the operation, whatever its size; no tile may be larger."""
 
 
 @triton.jit
-def _operand(start, batch, token, column, inside, over_batch, over_frames, frame_tokens, over_columns):
-    at = start + batch * over_batch + token // frame_tokens * over_frames + column * over_columns
+def _loaded(at, inside):
     value = tl.load(at, mask=inside)
     if value.dtype == tl.bfloat16:  # the upper half of a float: said so, because the interpreter converts at a crawl
         value = (value.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
@@ -22,36 +30,51 @@ def _operand(start, batch, token, column, inside, over_batch, over_frames, frame
 
 
 @triton.jit
+def _operand(start, batch, token, column, inside, over_batch, over_frames, frame_tokens, over_columns, STEP):
+    row = batch * over_batch + (token // frame_tokens).to(tl.int64) * over_frames
+    return _loaded(start + row * STEP + column.to(tl.int64) * over_columns, inside)
+
+
+@triton.jit
 def _rows(
-    x, residual, gate, weight, bias, scale, shift, y, summed, rows, tokens, cols, eps,
+    x, residual, gate, weight, bias, scale, shift, y, summed, rows, tokens, steps, eps,
     x_batch, x_token, residual_batch, residual_token,
     gate_batch, gate_frame, gate_tokens, gate_column, weight_column, bias_column,
     scale_batch, scale_frame, scale_tokens, scale_column,
     shift_batch, shift_frame, shift_tokens, shift_column,
     RESIDUAL: tl.constexpr, GATE: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, LAYER: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MANY: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    first = tl.program_id(0)
+    if MANY:
+        first = first.to(tl.int64)
+    row = (first * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
+    cols = steps * STEP
     inside = (row < rows) & (column < cols)
-    batch = row // tokens
-    token = row - batch * tokens
-    value = _operand(x, batch, token, column, inside, x_batch, x_token, 1, 1)
+    token = row % tokens  # in 32 bits if they do: a division in 64 takes a hundred instructions
+    batch = (row // tokens).to(tl.int64)
+    place = row.to(tl.int64) * cols
+    value = _operand(x, batch, token, column, inside, x_batch, x_token, 1, 1, STEP)
     if RESIDUAL:
         if GATE:
-            value *= _operand(gate, batch, token, column, inside, gate_batch, gate_frame, gate_tokens, gate_column)
-        value += _operand(residual, batch, token, column, inside, residual_batch, residual_token, 1, 1)
-        tl.store(summed + row * cols + column, value.to(summed.dtype.element_ty), mask=inside)
+            value *= _operand(
+                gate, batch, token, column, inside, gate_batch, gate_frame, gate_tokens, gate_column, STEP
+            )
+        value += _operand(residual, batch, token, column, inside, residual_batch, residual_token, 1, 1, STEP)
+        tl.store(summed + place + column, value.to(summed.dtype.element_ty), mask=inside)
     if LAYER:
         value = tl.where(inside, value - tl.sum(value, axis=1)[:, None] / cols, 0.0)
     value *= 1.0 / tl.sqrt(tl.sum(value * value, axis=1)[:, None] / cols + eps)
     if WEIGHT:
-        value *= _operand(weight, batch, token, column, inside, 0, 0, 1, weight_column)
+        value *= _loaded(weight + column.to(tl.int64) * weight_column, inside)
     if BIAS:
-        value += _operand(bias, batch, token, column, inside, 0, 0, 1, bias_column)
-    value *= 1.0 + _operand(scale, batch, token, column, inside, scale_batch, scale_frame, scale_tokens, scale_column)
-    value += _operand(shift, batch, token, column, inside, shift_batch, shift_frame, shift_tokens, shift_column)
-    tl.store(y + row * cols + column, value.to(y.dtype.element_ty), mask=inside)
+        value += _loaded(bias + column.to(tl.int64) * bias_column, inside)
+    value *= 1.0 + _operand(
+        scale, batch, token, column, inside, scale_batch, scale_frame, scale_tokens, scale_column, STEP
+    )
+    value += _operand(shift, batch, token, column, inside, shift_batch, shift_frame, shift_tokens, shift_column, STEP)
+    tl.store(y + place + column, value.to(y.dtype.element_ty), mask=inside)
 
 
 def norm_rows(x, residual, gate, weight, bias, scale, shift, eps, *, spreads, layer):
@@ -61,15 +84,24 @@ def norm_rows(x, residual, gate, weight, bias, scale, shift, eps, *, spreads, la
     residual = residual if residual is None or residual.stride(2) == 1 else residual.contiguous()
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     summed = None if residual is None else torch.empty_like(y)
+    if not x.numel():
+        return y if residual is None else (y, summed)
     stream = x if residual is None else residual
     block = triton.next_power_of_2(cols)
-    together = 1 if x.is_cuda else INTERPRETED_ROWS
+    room = TILE if x.is_cuda else INTERPRETED_TILE
+    together = max(1, min(room // block, triton.next_power_of_2(batch * tokens)))
     over = [spread or NOWHERE for spread in spreads]
-    if x.numel():
-        _rows[(triton.cdiv(batch * tokens, together),)](
-            x, residual, gate, weight, bias, scale, shift, y, summed, batch * tokens, tokens, cols, float(eps),
-            *x.stride()[:2], *stream.stride()[:2], *over[0], over[1].column, over[2].column, *over[3], *over[4],
-            RESIDUAL=residual is not None, GATE=gate is not None, WEIGHT=weight is not None, BIAS=bias is not None,
-            LAYER=layer, ROWS=together, BLOCK=block, num_warps=min(max(block // 512, 1), 8),
-        )  # fmt: skip
+    strides = [each.stride(axis) if each.shape[axis] > 1 else 0 for each in (x, stream) for axis in (0, 1)]
+    step = math.gcd(LONGEST_STEP, cols, *strides, *(stride for spread in over for stride in spread[:2]))
+    gate_over, _, _, scale_over, shift_over = (
+        (spread.batch // step, spread.frame // step, spread.tokens, spread.column) for spread in over
+    )
+    _rows[(triton.cdiv(batch * tokens, together),)](
+        x, residual, gate, weight, bias, scale, shift, y, summed, batch * tokens, tokens, cols // step, float(eps),
+        *(stride // step for stride in strides), *gate_over, over[1].column, over[2].column,
+        *scale_over, *shift_over,
+        RESIDUAL=residual is not None, GATE=gate is not None, WEIGHT=weight is not None, BIAS=bias is not None,
+        LAYER=layer, MANY=batch * tokens >= 1 << 31, STEP=step, ROWS=together, BLOCK=block,
+        num_warps=min(max(together * block // 512, 1), 8),
+    )  # fmt: skip
     return y if residual is None else (y, summed)

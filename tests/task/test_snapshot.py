@@ -18,7 +18,7 @@ SHIPPED = {
     "group_norm_silu": "ca0b2291c5a98d69",
     "ltx2_qknorm_split_rope": "4187741c849eacd5",
     "norm_infer": "894f4e44b9d1b5cf",
-    "norm_scale_shift": "3e8c719d4631218b",
+    "norm_scale_shift": "30246ce92c4f9baf",
     "norm_tanh_mul_add": "29db14c7b2567f7b",
     "qknorm_rope": "aaffdef771a52208",
     "residual_gate_add": "a424d7ce9000de6a",

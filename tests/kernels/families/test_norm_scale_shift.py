@@ -59,12 +59,13 @@ refuses("[6, 256]", x=torch.zeros(6, 256))
 """
 
 OFFSETS = """
-def far(dtype, offset, spread):
-    inputs = reference.make_inputs(case(PLAIN, [1, 3, 1, 3072], dtype, "1D"), 1, device, spread, offset)
+def far(dtype, offset, spread, cols):
+    inputs = reference.make_inputs(case(PLAIN, [1, 3, 1, cols], dtype, "1D"), 1, device, spread, offset)
     return error(inputs, norm_scale_shift(**inputs))
 
-assert far("float32", 1e3, 1e-1) < 5e-3, far("float32", 1e3, 1e-1)
-assert far("bfloat16", 16.0, 1.0) < 0.1, far("bfloat16", 16.0, 1.0)
+for cols in (3072, 3071, 3080):
+    assert far("float32", 1e3, 1e-1, cols) < 5e-3, far("float32", 1e3, 1e-1, cols)
+    assert far("bfloat16", 16.0, 1.0, cols) < 0.1, far("bfloat16", 16.0, 1.0, cols)
 """
 
 FORMS = """
@@ -79,11 +80,25 @@ def same_arguments_but(axes, **changes):
 torch.manual_seed(0)
 table = torch.randn(1, 5, 2 * 256).mul(0.3).bfloat16().to(device)
 of_tokens, row = table[..., :256], table[0, 0, :256]
+one_each = table[..., :1].expand(1, 5, 256)  # a value for a row, which is none for all
 for variant in (PLAIN, RESIDUAL):
-    changes = {"scale": [row, of_tokens, row.float()], "shift": [row, of_tokens.contiguous()], "eps": [1e-6, 1.0]}
-    changes |= {"norm_type": ["rms", "layer"], "weight": [row, None], "bias": [row, None]}
+    changes = {"scale": [row, of_tokens, one_each, row.float()], "shift": [row, of_tokens.contiguous()]}
+    changes |= {"eps": [1e-6, 1.0], "norm_type": ["rms", "layer"], "weight": [row, None], "bias": [row, None]}
     changes |= {"gate": [row, None, of_tokens]} if variant == RESIDUAL else {}
     same_arguments_but(case(variant, [1, 5, 1, 256], "bfloat16", "1D"), **changes)
+"""
+
+SHARES = """
+from cuda_rows import choose
+
+for cols in range(1, 8193, 29):
+    for width in (8, 4, 1):
+        for rows, residual, places in ((9, False, ()), (9000, False, ()), (9000, True, ()), (9000, False, ("Token",))):
+            vectors = -(-cols // width)
+            found = choose(rows, vectors * width, width, 2, residual, places, 132)
+            assert found.threads % 32 == 0 and found.threads * found.blocks <= 2048, (cols, found)
+            assert (found.chunks - 1) * found.threads < vectors <= found.chunks * found.threads, (cols, found)
+            assert -(-vectors // (32 * found.chunks)) * 32 == found.threads, (cols, found)  # as solution.cu has it
 """
 
 COMPILED = """
@@ -120,7 +135,12 @@ for variant in (PLAIN, RESIDUAL):
         right(case(variant, [1, rows, 1, cols], next(dtypes), "1D", modulation_dtype="float32", gate="1D"))
         right(case(variant, [1, rows, 1, cols], next(dtypes), "1", "rms", gate="", affine="float32"))
         right(case(variant, [1, rows, 1, cols], "bfloat16", "BSD", gate="1"))
+    for rows, cols in zip((9, 700) * 6, (1, 33, 70, 1153, 2047, 2240, 3071, 3080, 5121, 5124, 5128, 8191)):
+        right(case(variant, [1, rows, 1, cols], next(dtypes), "1D"))
+    for cols, layout in ((1156, "BSD"), (3080, "BF1D"), (3071, "BF1D"), (8200, "1D")):
+        right(case(variant, [2, 340, 17, cols], next(dtypes), layout, affine="float32"))
     right(case(variant, [1, 50, 1, 1000], "bfloat16", "1D"))
+    right(case(variant, [1, 300, 1, 1000], "bfloat16", "1SD", scale_stride=[1, 1004, 1], shift_stride=[1, 1001, 1]))
     right(case(variant, [1, 50, 1, 3072], "float16", "1SD", x_stride=[400000, 6144, 1], residual_stride=[1, 3080, 1]))
     right(case(variant, [1, 300, 1, 512], "float32", "D", scale_stride=[2], shift_stride=[3], gate_stride=[2]))
     for name in ("x", "scale", "shift"):
@@ -157,6 +177,10 @@ def test_far_from_zero() -> None:
 
 def test_calls_of_one_shape_are_told_apart() -> None:
     run("device = 'cpu'\n", FORMS)
+
+
+def test_shares_of_a_row_hold_it() -> None:
+    run(SHARES)
 
 
 def test_operator_in_a_compiled_graph() -> None:
