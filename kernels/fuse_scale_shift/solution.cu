@@ -1,33 +1,12 @@
-// fuse_scale_shift for 16-bit rows whose columns come in eights: every access is 16 bytes.
-//
-// Plain loads and stores on purpose: L1::no_allocate and evict-first reads cost 7 % of the bandwidth where the rows are
-// larger than the L2.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+// fuse_scale_shift for 16-bit rows of any width: every access is 16 bytes where columns come in eights, and as much as
+// divides a row elsewhere.
+#include "chunks.cuh"
 
 using u32 = unsigned int;
 using u64 = unsigned long long;
 using i64 = long long;
 
-// ---- eight values of 16 bits, two in a word ----
-
-template <class T> __device__ __forceinline__ float2 unpacked(u32 word);
-template <> __device__ __forceinline__ float2 unpacked<__nv_bfloat16>(u32 word) {
-    return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
-}
-template <> __device__ __forceinline__ float2 unpacked<__half>(u32 word) {
-    return __half22float2(*reinterpret_cast<__half2*>(&word));
-}
-
-template <class T> __device__ __forceinline__ u32 packed(float low, float high);
-template <> __device__ __forceinline__ u32 packed<__nv_bfloat16>(float low, float high) {
-    __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<u32*>(&both);
-}
-template <> __device__ __forceinline__ u32 packed<__half>(float low, float high) {
-    __half2 both = __floats2half2_rn(low, high);
-    return *reinterpret_cast<u32*>(&both);
-}
+// ---- y = x * (constant + scale) + shift ----
 
 template <class T> __device__ __forceinline__ u32 multiplied_and_added(u32 a, u32 b, u32 c);
 template <> __device__ __forceinline__ u32 multiplied_and_added<__nv_bfloat16>(u32 a, u32 b, u32 c) {
@@ -41,31 +20,10 @@ template <> __device__ __forceinline__ u32 multiplied_and_added<__half>(u32 a, u
     return result;
 }
 
-template <class T> struct Eight {
-    u32 word[4];
-    __device__ __forceinline__ float2 pair(int i) const { return unpacked<T>(word[i]); }
-    __device__ __forceinline__ void set(int i, float low, float high) { word[i] = packed<T>(low, high); }
-};
-template <> struct Eight<float> {
-    float value[8];
-    __device__ __forceinline__ float2 pair(int i) const { return {value[2 * i], value[2 * i + 1]}; }
-};
-
-__device__ __forceinline__ uint4 read_words(const void* from) { return __ldg(reinterpret_cast<const uint4*>(from)); }
-
-template <class T> __device__ __forceinline__ Eight<T> read_eight(const T* from) {
-    Eight<T> eight;
-#pragma unroll
-    for (int part = 0; part < sizeof(T) / 2; ++part)
-        reinterpret_cast<uint4*>(&eight)[part] = read_words(reinterpret_cast<const uint4*>(from) + part);
-    return eight;
-}
-template <class T> __device__ __forceinline__ void write_eight(T* to, const Eight<T>& eight) {
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&eight);
+template <class T> __device__ __forceinline__ u32& word(Chunk<T, 8>& eight, int i) {
+    return reinterpret_cast<u32*>(&eight)[i];
 }
 
-// ---- y = x * (constant + scale) + shift ----
-//
 // One thread, one vector, counted through all rows: the shortest code, because a few rows take no longer than it takes
 // to fetch instructions and one round of memory. In the rows of one batch the scale is broadcast or has a stride.
 
@@ -81,19 +39,58 @@ scale_shift(const T* __restrict__ x, const S* __restrict__ scale, const T* __res
     u64 at = (u64)vector * 8;
     if constexpr (BATCHED) at += (u64)blockIdx.y * vectors * 8, scale += blockIdx.y * batch_stride;
     if constexpr (PER_TOKEN) scale += vector / (COLS / 8) * token_stride;
-    Eight<T> mine = read_eight(x + at), added = read_eight(shift + at), result;
-    Eight<S> factor = read_eight(scale + vector % (COLS / 8) * 8);
+    Chunk<T, 8> mine = load<T, 8>(x + at), added = load<T, 8>(shift + at), result;
+    Chunk<S, 8> factor = load<S, 8>(scale + vector % (COLS / 8) * 8);
+    if constexpr (same_type<T, S> && !ADDS_CONSTANT) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if constexpr (same_type<T, S> && !ADDS_CONSTANT) {
-            // Exact before its one rounding, so never further from the truth than fp32 would be.
-            result.word[i] = multiplied_and_added<T>(mine.word[i], factor.word[i], added.word[i]);
-        } else {
-            float2 m = mine.pair(i), f = factor.pair(i), a = added.pair(i);
-            result.set(i, fmaf(m.x, f.x + constant, a.x), fmaf(m.y, f.y + constant, a.y));
-        }
+        for (int i = 0; i < 4; ++i)  // exact before its one rounding: never further from the truth than fp32 would be
+            word(result, i) = multiplied_and_added<T>(word(mine, i), word(factor, i), word(added, i));
+        *reinterpret_cast<Chunk<T, 8>*>(out + at) = result;
+    } else {
+        float m[8], f[8], a[8];
+        widen(mine, m), widen(factor, f), widen(added, a);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) m[i] = fmaf(m[i], f[i] + constant, a[i]);
+        store(out + at, m);
     }
-    write_eight(out + at, result);
+}
+
+// The same where rows, or those of the scale, are no whole vectors: x, shift and out lie without gaps, so vectors run
+// on from row to row, and only the scale is read value by value. With eight columns or more a vector meets two rows.
+template <class T, class S, int COLS, bool ADDS_CONSTANT, bool PER_ROW>
+__global__ void __launch_bounds__(1024)
+scale_shift_across(const T* __restrict__ x, const S* __restrict__ scale, const T* __restrict__ shift,
+                   T* __restrict__ out, u32 elements, u32 tokens, i64 token_stride, i64 batch_stride, float constant) {
+    const u32 at = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (at >= elements) return;
+    const bool whole = elements - at >= 8;
+    const u32 row = at / COLS, column = at % COLS;
+    const S *here = scale, *next = scale;
+    if constexpr (PER_ROW) {
+        const u32 batch = row / tokens, token = row - batch * tokens;
+        here += batch * batch_stride + token * token_stride;
+        next = token + 1 < tokens ? here + token_stride : scale + (batch + 1) * batch_stride;
+    }
+    float m[8], f[8], a[8];
+    if (whole) {
+        widen(load<T, 8>(x + at), m), widen(load<T, 8>(shift + at), a);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 7; ++i)
+            if (at + i < elements) m[i] = wide(x[at + i]), a[i] = wide(shift[at + i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+        if (whole || at + i < elements) f[i] = wide(column + i < COLS ? here[column + i] : next[column + i - COLS]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) m[i] = fmaf(m[i], ADDS_CONSTANT ? f[i] + constant : f[i], a[i]);
+    if (whole) {
+        store(out + at, m);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 7; ++i)
+            if (at + i < elements) put(out + at + i, m[i]);
+    }
 }
 
 // ---- LayerNorm, modulated by the set that a token's index picks ----
@@ -116,112 +113,103 @@ template <int WARPS> __device__ __forceinline__ float row_sum(float value, float
     return value;
 }
 
-// The compiler must not keep what it unpacked: unpacking again costs less than the registers, which are rows in flight.
-template <class T> __device__ __forceinline__ void forget(Eight<T>& eight) {
-    asm volatile("" : "+r"(eight.word[0]), "+r"(eight.word[1]), "+r"(eight.word[2]), "+r"(eight.word[3]));
-}
+// How whole warps share a row: chunks of WIDTH elements, of which only the last may be missing.
+template <int COLS, int WIDTH_, int WARPS_> struct Share {
+    static constexpr int WIDTH = WIDTH_, WARPS = WARPS_, STEP = WARPS * 32 * WIDTH, CHUNKS = (COLS + STEP - 1) / STEP;
+    static constexpr bool EVEN = COLS % STEP == 0;
+    static_assert(COLS % WIDTH == 0, "vectors are whole");
+    static __device__ __forceinline__ bool inside(int c) {
+        return EVEN || c < CHUNKS - 1 || c * STEP + (int)threadIdx.x * WIDTH < COLS;
+    }
+};
 
 // A row in the registers of one block: packed as it came, or as fp32 sums where a residual was added to it.
-template <int COLS, int WARPS> struct Layout {
-    static constexpr int STEP = WARPS * 32 * 8, VECS = (COLS + STEP - 1) / STEP;
-    static __device__ __forceinline__ bool inside(int v) {
-        return COLS % STEP == 0 || v * STEP + (int)threadIdx.x * 8 < COLS;
-    }
-};
-template <class T, int COLS, int WARPS, bool RESIDUAL> struct Row : Layout<COLS, WARPS> {
-    using Layout<COLS, WARPS>::VECS, Layout<COLS, WARPS>::STEP, Layout<COLS, WARPS>::inside;
-    Eight<T> words[VECS];
-    __device__ __forceinline__ float2 pair(int v, int i) const { return words[v].pair(i); }
-    __device__ __forceinline__ void read(const T* x, const T*, const T*, T*) {
+template <class SHARE, class T>
+__device__ __forceinline__ void read_row(const T* x, const T*, const T*, T*,
+                                         Chunk<T, SHARE::WIDTH> (&held)[SHARE::CHUNKS]) {
 #pragma unroll
-        for (int v = 0; v < VECS; ++v)
-            if (inside(v)) words[v] = read_eight(x + v * STEP);
-    }
-    __device__ __forceinline__ void release() {
+    for (int c = 0; c < SHARE::CHUNKS; ++c)
+        if (SHARE::inside(c)) held[c] = load<T, SHARE::WIDTH>(x + c * SHARE::STEP);
+}
+template <class SHARE, class T>
+__device__ __forceinline__ void read_row(const T* x, const T* residual, const T* gate, T* residual_out,
+                                         Chunk<float, SHARE::WIDTH> (&held)[SHARE::CHUNKS]) {
+    constexpr int WIDTH = SHARE::WIDTH, STEP = SHARE::STEP;
+    Chunk<T, WIDTH> own[SHARE::CHUNKS], before[SHARE::CHUNKS], weight[SHARE::CHUNKS];
 #pragma unroll
-        for (int v = 0; v < VECS; ++v) forget(words[v]);
-    }
-};
-template <class T, int COLS, int WARPS> struct Row<T, COLS, WARPS, true> : Layout<COLS, WARPS> {
-    using Layout<COLS, WARPS>::VECS, Layout<COLS, WARPS>::STEP, Layout<COLS, WARPS>::inside;
-    float values[VECS][8];
-    __device__ __forceinline__ float2 pair(int v, int i) const { return {values[v][2 * i], values[v][2 * i + 1]}; }
-    __device__ __forceinline__ void read(const T* x, const T* residual, const T* gate, T* residual_out) {
-        Eight<T> own[VECS], before[VECS], weight[VECS];
+    for (int c = 0; c < SHARE::CHUNKS; ++c)  // every load is under way before the first is used
+        if (SHARE::inside(c)) {
+            own[c] = load<T, WIDTH>(x + c * STEP);
+            before[c] = load<T, WIDTH>(residual + c * STEP);
+            weight[c] = load<T, WIDTH>(gate + c * STEP);
+        }
 #pragma unroll
-        for (int v = 0; v < VECS; ++v)  // every load is under way before the first is used
-            if (inside(v)) {
-                own[v] = read_eight(x + v * STEP);
-                before[v] = read_eight(residual + v * STEP);
-                weight[v] = read_eight(gate + v * STEP);
-            }
+    for (int c = 0; c < SHARE::CHUNKS; ++c)
+        if (SHARE::inside(c)) {
+            float a[WIDTH], b[WIDTH], w[WIDTH];
+            widen(own[c], a), widen(before[c], b), widen(weight[c], w);
 #pragma unroll
-        for (int v = 0; v < VECS; ++v)
-            if (inside(v)) {
-                Eight<T> rounded;
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    float2 a = own[v].pair(i), b = before[v].pair(i), w = weight[v].pair(i);
-                    values[v][2 * i] = fmaf(w.x, a.x, b.x), values[v][2 * i + 1] = fmaf(w.y, a.y, b.y);
-                    rounded.set(i, values[v][2 * i], values[v][2 * i + 1]);
-                }
-                write_eight(residual_out + v * STEP, rounded);
-            }
-    }
-    __device__ __forceinline__ void release() {}
-};
+            for (int i = 0; i < WIDTH; ++i) held[c].at[i] = fmaf(w[i], a[i], b[i]);
+            store(residual_out + c * STEP, held[c].at);
+        }
+}
+
+template <bool FIRST, class A, class B> struct Either { using type = A; };
+template <class A, class B> struct Either<false, A, B> { using type = B; };
 
 // Registers for 36 warps of a multiprocessor, six rows of 3072 columns: that many loads hide the reductions.
 template <int WARPS> constexpr int blocks_at_once = WARPS > 1 ? 36 / WARPS : 32;
 
-template <class T, class I, int COLS, int WARPS, bool RESIDUAL>
+template <class T, class I, int COLS, int WIDTH, int WARPS, bool RESIDUAL>
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<WARPS>)
 select01(const T* __restrict__ x, const T* __restrict__ residual, const T* __restrict__ residual_gate,
          const T* __restrict__ scale0, const T* __restrict__ shift0, const T* __restrict__ gate0,
          const T* __restrict__ scale1, const T* __restrict__ shift1, const T* __restrict__ gate1,
          const I* __restrict__ index, T* __restrict__ out, T* __restrict__ residual_out, T* __restrict__ gate_out,
          i64 set_stride, float eps) {
-    using Mine = Row<T, COLS, WARPS, RESIDUAL>;
+    using Mine = Share<COLS, WIDTH, WARPS>;
+    constexpr int CHUNKS = Mine::CHUNKS, STEP = Mine::STEP, PAIR = WIDTH > 1;
     __shared__ float sums[2][WARPS];
-    const int column = threadIdx.x * 8;
+    const int column = threadIdx.x * WIDTH;
     const u64 row = (u64)blockIdx.y * gridDim.x + blockIdx.x, base = row * COLS + column;
     const bool second = index[row] != 0;
-    Mine mine;
-    mine.read(x + base, residual + base, residual_gate + base, residual_out + base);
+    Chunk<typename Either<RESIDUAL, float, T>::type, WIDTH> held[CHUNKS];
+    read_row<Mine>(x + base, residual + base, residual_gate + base, residual_out + base, held);
 
-    float sum = 0.f, squares = 0.f;
+    float v[WIDTH], sum = 0.f, squares = 0.f;
 #pragma unroll
-    for (int v = 0; v < Mine::VECS; ++v)
-        if (Mine::inside(v))
+    for (int c = 0; c < CHUNKS; ++c)
+        if (Mine::inside(c)) {
+            widen(held[c], v);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) sum += mine.pair(v, i).x + mine.pair(v, i).y;
+            for (int i = 0; i < WIDTH; i += 2) sum += PAIR ? v[i] + v[i ^ PAIR] : v[i];
+        }
     const float mean = row_sum<WARPS>(sum, sums[0]) * (1.f / COLS);
-    mine.release();
 #pragma unroll
-    for (int v = 0; v < Mine::VECS; ++v)
-        if (Mine::inside(v))
+    for (int c = 0; c < CHUNKS; ++c) stay_packed(held[c]);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                float low = mine.pair(v, i).x - mean, high = mine.pair(v, i).y - mean;
-                squares = fmaf(low, low, fmaf(high, high, squares));
-            }
+    for (int c = 0; c < CHUNKS; ++c)
+        if (Mine::inside(c)) {
+            widen(held[c], v);
+#pragma unroll
+            for (int i = 0; i < WIDTH; ++i) squares = fmaf(v[i ^ PAIR] - mean, v[i ^ PAIR] - mean, squares);
+        }
     const float inverse = rsqrtf(row_sum<WARPS>(squares, sums[1]) * (1.f / COLS) + eps);
-    mine.release();
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) stay_packed(held[c]);
 
     const i64 set = blockIdx.y * set_stride + column;
     const T *scale = (second ? scale1 : scale0) + set, *shift = (second ? shift1 : shift0) + set;
     const T* gate = (second ? gate1 : gate0) + set;
 #pragma unroll
-    for (int v = 0; v < Mine::VECS; ++v)
-        if (Mine::inside(v)) {
-            Eight<T> factor = read_eight(scale + v * Mine::STEP), added = read_eight(shift + v * Mine::STEP), result;
+    for (int c = 0; c < CHUNKS; ++c)
+        if (Mine::inside(c)) {
+            float by[WIDTH], add[WIDTH];
+            widen(held[c], v);
+            widen(load<T, WIDTH>(scale + c * STEP), by), widen(load<T, WIDTH>(shift + c * STEP), add);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                float2 m = mine.pair(v, i), f = factor.pair(i), a = added.pair(i);
-                result.set(i, fmaf(m.x - mean, fmaf(f.x, inverse, inverse), a.x),
-                           fmaf(m.y - mean, fmaf(f.y, inverse, inverse), a.y));
-            }
-            write_eight(out + base + v * Mine::STEP, result);
-            write_eight(gate_out + base + v * Mine::STEP, read_eight(gate + v * Mine::STEP));
+            for (int i = 0; i < WIDTH; ++i) v[i] = fmaf(v[i] - mean, fmaf(by[i], inverse, inverse), add[i]);
+            store(out + base + c * STEP, v);
+            *reinterpret_cast<Chunk<T, WIDTH>*>(gate_out + base + c * STEP) = load<T, WIDTH>(gate + c * STEP);
         }
 }

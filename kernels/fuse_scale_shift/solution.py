@@ -1,7 +1,7 @@
 """x * (constant + scale) + shift, and LayerNorm modulated by the set that a token's index picks.
 
-What production runs takes CUDA (solution.cu): 16-bit rows with columns in eights, a shift for every token, a scale that
-is broadcast over tokens or has a stride, a LayerNorm without weight and bias. Every other layout takes Triton
+What production runs takes CUDA (solution.cu), in rows of any width: 16-bit values, a shift for every token, a scale
+that is broadcast over tokens or has a stride, a LayerNorm without weight and bias. Every other layout takes Triton
 (portable.py), and so does every tensor on a CPU. Small rows live on the launch path: what the form of the arguments
 decides is decided once and kept as a plan.
 """
@@ -9,6 +9,7 @@ decides is decided once and kept as a plan.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 
 import portable
@@ -26,6 +27,8 @@ BLOCKS_OF_FEW_ROWS = 100
 threads, 2.17 in 189 of 384, more than the H200's 132 multiprocessors begin at once. With many rows the size of a block
 no longer matters: 27030 of them take 111.2 us in blocks of 1024, 111.4 in blocks of 384."""
 LONGEST_ROW = 8192
+WIDEST = 16
+"""Bytes of a vector."""
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
@@ -53,34 +56,41 @@ def fuse_scale_shift(
     raise ValueError(f"there is no variant {variant!r}")
 
 
-def _scale_shift(x, scale, shift, scale_constant):
+def _scale_shift(x, scale, shift, scale_constant, aligned=True):
+    """`aligned`: vectors can be read from the scale's address."""
     if scale is None or shift is None:
         raise ValueError("scale_shift needs a scale and a shift")
-    key = "scale_shift", x.shape, not scale_constant
-    for same_form, launch, vectors, token_stride, batch_stride, output in _plans.get(key, ()):
+    key = "scale_shift", x.shape, not scale_constant, aligned
+    for same_form, launch, scale_low, layout, output in _plans.get(key, ()):
         if same_form(x, scale, shift):
             x_at, scale_at, shift_at = x.data_ptr(), scale.data_ptr(), shift.data_ptr()
-            if launch is None or (x_at | scale_at | shift_at) & 15:
+            if launch is None or (x_at | shift_at) & WIDEST - 1:
                 return portable.scale_shift(x, scale, shift, scale_constant)
+            if scale_at & scale_low:
+                return _scale_shift(x, scale, shift, scale_constant, aligned=False)
             out = output()
-            launch(x_at, scale_at, shift_at, out.data_ptr(), vectors, token_stride, batch_stride, scale_constant)
+            launch(x_at, scale_at, shift_at, out.data_ptr(), *layout, scale_constant)
             return out
-    _plans.keep(key, (x, scale, shift), _scale_shift_plan(x, scale, shift, scale_constant))
-    return _scale_shift(x, scale, shift, scale_constant)
+    _plans.keep(key, (x, scale, shift), _scale_shift_plan(x, scale, shift, scale_constant, aligned))
+    return _scale_shift(x, scale, shift, scale_constant, aligned)
 
 
-def _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual):
+def _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual, aligned=WIDEST):
+    """All addresses of 16-bit values are multiples of `aligned`, which is found out where they are not of 16."""
     tensors = (x, residual, residual_gate, *sets, index) if with_residual else (x, *sets, index)
     try:
         *vectors_at, index_at = [tensor.data_ptr() for tensor in tensors]
     except AttributeError:
         raise ValueError("an operand of this variant is missing") from None
-    key = "select01", x.shape, with_residual
-    for same_form, launch, set_stride, output in _plans.get(key, ()):
+    key = "select01", x.shape, with_residual, aligned
+    for same_form, launch, low, set_stride, output in _plans.get(key, ()):
         if same_form(*tensors):
-            unaligned = functools.reduce(operator.or_, vectors_at) & 15
-            if launch is None or unaligned or weight is not None or bias is not None:
+            if launch is None or weight is not None or bias is not None:
                 return portable.select01(x, sets, index, eps, residual, residual_gate, weight, bias)
+            places = functools.reduce(operator.or_, vectors_at)
+            if places & low:
+                widest = places & -places
+                return _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual, widest)
             out, gate_out = output(), output()
             out_at, gate_out_at = out.data_ptr(), gate_out.data_ptr()
             if with_residual:
@@ -90,8 +100,8 @@ def _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_r
             x_at, *sets_at = vectors_at
             launch(x_at, 0, 0, *sets_at, index_at, out_at, 0, gate_out_at, set_stride, eps)
             return out, gate_out
-    _plans.keep(key, tensors, _select01_plan(x, residual, residual_gate, sets, index))
-    return _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual)
+    _plans.keep(key, tensors, _select01_plan(x, residual, residual_gate, sets, index, aligned))
+    return _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual, aligned)
 
 
 def _fits(x, others):
@@ -102,46 +112,57 @@ def _fits(x, others):
         raise ValueError(f"x must be contiguous and [B, L, C]; it has shape {list(x.shape)}, strides {x.stride()}")
     batch, tokens, cols = x.shape
     few_enough = batch < 1 << 16 and tokens * cols < 1 << 32
-    return x.is_cuda and x.dtype.itemsize == 2 and x.dtype in C_NAMES and cols % 8 == 0 < x.numel() and few_enough
+    return x.is_cuda and x.dtype.itemsize == 2 and x.dtype in C_NAMES and x.numel() > 0 and few_enough
 
 
-def _scale_shift_plan(x, scale, shift, scale_constant):
-    """The launch, the vectors of one batch, the scale's strides over tokens and batch, and what makes the output."""
-    by_triton = (None, 0, 0, 0, None)
+def _scale_shift_plan(x, scale, shift, scale_constant, aligned):
+    """The launch, the bits that the scale's address must have clear, what follows the addresses, and what makes the
+    output."""
+    by_triton = (None, 0, (), None)
     if not _fits(x, (scale, shift)) or shift.shape != x.shape or shift.dtype != x.dtype or not shift.is_contiguous():
         return by_triton
     batch, tokens, cols = x.shape
     batch_stride, token_stride, column_stride, tokens_a_step = portable.steps("scale", scale, batch, tokens, cols)
-    whole = all(stride * scale.element_size() % 16 == 0 for stride in (batch_stride, token_stride))
-    if scale.dtype not in (x.dtype, torch.float32) or column_stride != 1 or tokens_a_step != 1 or not whole:
+    if scale.dtype not in (x.dtype, torch.float32) or column_stride != 1 or tokens_a_step != 1:
         return by_triton
-    vectors = tokens * cols // 8
-    flags = [scale_constant != 0, token_stride != 0, batch > 1]
-    kernel = _kernel("scale_shift", x.dtype, scale.dtype, cols, *flags)
+    kinds = x.dtype, scale.dtype, cols, scale_constant != 0
+    whole = all(stride * scale.element_size() % WIDEST == 0 for stride in (batch_stride, token_stride))
+    if aligned and whole and cols % 8 == 0:
+        vectors = tokens * cols // 8
+        kernel = _kernel("scale_shift", *kinds, token_stride != 0, batch > 1)
+        low, batches, layout = WIDEST - 1, batch, (vectors, token_stride, batch_stride)
+    elif cols >= 8 and x.numel() < 1 << 31:
+        vectors = -(-x.numel() // 8)
+        kernel = _kernel("scale_shift_across", *kinds, token_stride != 0 or batch_stride != 0)
+        low, batches, layout = 0, 1, (x.numel(), tokens, token_stride, batch_stride)
+    else:
+        return by_triton
     threads = min(LARGEST_BLOCK, -(-vectors // (BLOCKS_OF_FEW_ROWS * 128)) * 128)
-    launch = kernel.prepared((-(-vectors // threads), batch), threads, (*[int] * 7, float))
-    return launch, vectors, token_stride, batch_stride, outputs_like(x)
+    launch = kernel.prepared((-(-vectors // threads), batches), threads, (*[int] * (4 + len(layout)), float))
+    return launch, low, layout, outputs_like(x)
 
 
-def _select01_plan(x, residual, residual_gate, sets, index):
-    """The launch, the stride of the modulation sets over the batch, and what makes an output."""
-    by_triton = (None, 0, None)
+def _select01_plan(x, residual, residual_gate, sets, index, aligned):
+    """The launch, the bits that addresses must have clear, the stride of the modulation sets over the batch, and what
+    makes an output."""
+    by_triton = (None, 0, 0, None)
     like_x = [] if residual is None else [residual, residual_gate]
     if not _fits(x, (*sets, index, *like_x)) or x.shape[2] > LONGEST_ROW:
         return by_triton
     batch, tokens, cols = x.shape
-    set_stride = sets[0].stride(0)
+    set_stride = sets[0].stride(0) if batch > 1 else 0
     if (
         any(vector.shape != (batch, cols) or vector.dtype != x.dtype or vector.stride(1) != 1 for vector in sets)
-        or (batch > 1 and (set_stride % 8 or any(vector.stride(0) != set_stride for vector in sets)))
+        or (batch > 1 and any(vector.stride(0) != set_stride for vector in sets))
         or any(tensor.shape != x.shape or tensor.dtype != x.dtype or not tensor.is_contiguous() for tensor in like_x)
         or index.shape != (batch, tokens) or index.dtype not in C_NAMES or not index.is_contiguous()
     ):  # fmt: skip
         return by_triton
-    warps = min(16, -(-cols // 512))  # two vectors a thread
-    kernel = _kernel("select01", x.dtype, index.dtype, cols, warps, residual is not None)
+    width = math.gcd(aligned // x.element_size(), cols, set_stride)
+    warps = min(16, -(-cols // 512))  # sixteen values a thread
+    kernel = _kernel("select01", x.dtype, index.dtype, cols, width, warps, residual is not None)
     launch = kernel.prepared((tokens, batch), warps * 32, (*[int] * 14, float))
-    return launch, set_stride, outputs_like(x)
+    return launch, width * x.element_size() - 1, set_stride, outputs_like(x)
 
 
 def _kernel(name, *arguments):

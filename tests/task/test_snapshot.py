@@ -12,7 +12,7 @@ from tests import ROOT
 SHIPPED = {
     "attention_concat_copy": "44fcf906de122300",
     "ernie_adaln_residual_gate": "3a5c307ac942c6fb",
-    "fuse_scale_shift": "7cf3fe87ca887287",
+    "fuse_scale_shift": "7b22ebb2f2b23d38",
     "fused_add_rms_norm": "14776a09c73a5fe9",
     "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "ca0b2291c5a98d69",
