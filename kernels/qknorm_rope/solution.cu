@@ -184,3 +184,5 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     turn<HEAD, ROPE, NEOX, Position, ROWS, THREADS>({q, k, q_stride, k_stride}, to, q_weight, k_weight, cache, positions,
                                                     q_heads, k_heads, cache_rows, eps);
 }
+
+#include "any_width.cuh"

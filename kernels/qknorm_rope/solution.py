@@ -1,16 +1,17 @@
 """RMSNorm of every head of q and k, then rotary embedding of its first lanes: in place (`apart` not), fp32 from load to
 store.
 
-CUDA C++ (solution.cu) for bfloat16 heads of 64, 128 or 256 that can be read 16 bytes at a time, packed or as slices of
-a fused projection; Triton (any_heads.py) for everything else and on a CPU. A call costs a handful of Python statements,
-because the heads of a small one are done in 2 us: what has to be looked at, is looked at once for every form of the
-arguments and kept.
+CUDA C++ for bfloat16 heads, packed or as slices of a fused projection: solution.cu where they are of 64, 128 or 256 and
+can be read 16 bytes at a time, any_width.cuh for those of any other even width up to 512. Triton (any_heads.py) for
+everything else and on a CPU. A call costs a handful of Python statements, because the heads of a small one are done in
+2 us: what has to be looked at, is looked at once for every form of the arguments and kept.
 """
 
 from __future__ import annotations
 
 import torch
 from any_heads import any_heads
+from any_width import shares, width_of_vectors
 
 from harness.cuda import Plans, load
 
@@ -28,11 +29,11 @@ def qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps
     if _SEVERAL_GPUS and q.get_device() not in (-1, torch.cuda.current_device()):
         with torch.cuda.device(q.get_device()):
             return qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
-    for same_form, launch, numbers in _plans.get((q.shape, is_neox), ()):
+    for same_form, launch, beyond, numbers in _plans.get((q.shape, is_neox), ()):
         if same_form(q, k, q_weight, k_weight, cos_sin_cache, positions):
             q_at, k_at, cache_at = q.data_ptr(), k.data_ptr(), cos_sin_cache.data_ptr()
             q_weight_at, k_weight_at = q_weight.data_ptr(), k_weight.data_ptr()
-            if launch is None or (q_at | k_at | cache_at | q_weight_at | k_weight_at) & 15:
+            if launch is None or (q_at | k_at | cache_at | q_weight_at | k_weight_at) & beyond:
                 return any_heads(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
             launch(q_at, k_at, q_weight_at, k_weight_at, cache_at, positions.data_ptr(), *numbers, float(eps))
             return None
@@ -47,45 +48,59 @@ def apart(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps):
         with torch.cuda.device(q.get_device()):
             return apart(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
     tensors = (q, k, q_weight, k_weight, cos_sin_cache, positions)
-    for same_form, launch, numbers in _plans_apart.get((q.shape, is_neox), ()):
+    for same_form, launch, beyond, numbers in _plans_apart.get((q.shape, is_neox), ()):
         if same_form(*tensors):
             out = q.new_empty(q.shape), k.new_empty(k.shape)
             places = [tensor.data_ptr() for tensor in (q, k, *out, *tensors[2:])]
-            if launch is None or any(place & 15 for place in places[:-1]):
+            if launch is None or any(place & beyond for place in places[:-1]):
                 any_heads(out[0].copy_(q), out[1].copy_(k), *tensors[2:], is_neox, eps)
             else:
                 launch(*places, *numbers, float(eps))
             return out
-    _plans_apart.keep((q.shape, is_neox), tensors, _plan(*tensors, is_neox, "heads_apart", pointers=8))
+    _plans_apart.keep((q.shape, is_neox), tensors, _plan(*tensors, is_neox, in_place=False))
     return apart(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
 
 
-def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, name="heads_of_token", pointers=6):
-    """The launch for arguments of this form and its numbers; no launch where only Triton will do."""
-    _check(q, k, q_weight, k_weight, cos_sin_cache, positions)
+def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, in_place=True):
+    """The launch for arguments of this form, the bits that no address may have, and its numbers.
+
+    No launch where only Triton will do.
+    """
+    _check(q, k, q_weight, k_weight, cos_sin_cache, positions, in_place)
     (tokens, q_heads, head_dim), k_heads = q.shape, k.shape[1]
     cache_rows, rope_dim = cos_sin_cache.shape
-    strides = _vectors_per_token(q), _vectors_per_token(k)
+    strides = _elements_per_token(q), _elements_per_token(k)
     vectors = (q_weight, k_weight, cos_sin_cache, positions)
     if (
         not q.is_cuda
         or not 0 < tokens < 2**30
         or not 0 < q_heads + k_heads < 2**16
-        or head_dim not in (64, 128, 256)
         or None in strides
         or any(tensor.dtype != torch.bfloat16 for tensor in (q, k, q_weight, k_weight))
         or not all(tensor.is_contiguous() for tensor in vectors)
-        or not _turns_in_vectors(rope_dim, is_neox)
         or cache_rows >= 2**31
+        or (width := width_of_vectors(head_dim, rope_dim, is_neox, *strides)) is None
     ):
-        return None, ()
+        return None, 0, ()
     multiprocessors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    rows, threads, slices = _shares(tokens, q_heads, k_heads, head_dim // 8, multiprocessors)
-    blocks = _blocks(rows, threads, rope_dim == head_dim, is_neox)
     traits = f"{head_dim}, {rope_dim}, {str(is_neox).lower()}, {POSITIONS[positions.dtype]}"
-    kernel = _CU.get(f"{name}<{traits}, {rows}, {threads}, {blocks}>")
-    launch = kernel.prepared((2 * tokens, slices), threads, (*[int] * (pointers + 5), float))
-    return launch, (q_heads, k_heads, *strides, cache_rows)
+    if (
+        head_dim in (64, 128, 256)
+        and all(stride % 8 == 0 and stride < 2**34 for stride in strides)
+        and _turns_in_vectors(rope_dim, is_neox)
+    ):
+        name, last, strides = "heads", 15, [stride // 8 for stride in strides]
+        rows, threads, slices = _shares(tokens, q_heads, k_heads, head_dim // 8, multiprocessors)
+        shape = f"{rows}, {threads}, {_blocks(rows, threads, rope_dim == head_dim, is_neox)}"
+    else:
+        unit = width * (2 if is_neox else 1)
+        name, last = "any_width", min(16, 2 * unit) - 1
+        heads = max(q_heads, k_heads)
+        lanes, rows, threads, slices = shares(tokens, heads, head_dim // unit, unit, multiprocessors)
+        shape = f"{width}, {lanes}, {rows}, {threads}"
+    kernel = _CU.get(f"{name}_{'of_token' if in_place else 'apart'}<{traits}, {shape}>")
+    kinds = (*[int] * (11 if in_place else 13), float)
+    return kernel.prepared((2 * tokens, slices), threads, kinds), last, (q_heads, k_heads, *strides, cache_rows)
 
 
 def _shares(tokens, q_heads, k_heads, lanes, multiprocessors):
@@ -117,22 +132,20 @@ def _turns_in_vectors(rope_dim, is_neox):
     return rope_dim % 8 == 0
 
 
-def _vectors_per_token(x):
-    """The stride of tokens in 16 bytes; None where heads are not packed within a token."""
+def _elements_per_token(x):
+    """The stride of tokens; None where heads are not packed within a token."""
     _, heads, head_dim = x.shape
     if x.is_contiguous():
-        return heads * head_dim // 8
+        return heads * head_dim
     token, head, lane = x.stride()
-    if lane != 1 or (head != head_dim and heads > 1) or token % 8 or not 0 <= token < 2**34:
-        return None
-    return token // 8
+    return None if lane != 1 or (head != head_dim and heads > 1) else token
 
 
-def _check(q, k, q_weight, k_weight, cos_sin_cache, positions):
+def _check(q, k, q_weight, k_weight, cos_sin_cache, positions, in_place):
     for name, x in (("q", q), ("k", k)):
         if x.dim() != 3 or x.dtype not in DTYPES:
             raise ValueError(f"{name} must be [tokens, heads, head_dim] of 16 or 32 bit floats, not {_form(x)}")
-        if any(stride == 0 and length > 1 for length, stride in zip(x.shape, x.stride(), strict=True)):
+        if in_place and any(stride == 0 and length > 1 for length, stride in zip(x.shape, x.stride(), strict=True)):
             raise ValueError(f"{name} is overwritten and must not be an expanded tensor: its strides are {x.stride()}")
     if k.shape[::2] != q.shape[::2] or k.dtype != q.dtype:
         raise ValueError(f"k is {_form(k)}, which does not go with q, {_form(q)}")

@@ -20,7 +20,7 @@ SHIPPED = {
     "norm_infer": "894f4e44b9d1b5cf",
     "norm_scale_shift": "30246ce92c4f9baf",
     "norm_tanh_mul_add": "29db14c7b2567f7b",
-    "qknorm_rope": "aaffdef771a52208",
+    "qknorm_rope": "1ca6a64d7673e26a",
     "residual_gate_add": "a424d7ce9000de6a",
     "rms_norm": "0d6c4a342c179580",
     "rotary_embedding": "5a9d58d9218c71ff",

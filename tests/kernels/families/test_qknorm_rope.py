@@ -77,7 +77,8 @@ for neox in (False, True):
     mixed = inputs_of(3, 2, [64, 64], is_neox=neox, dtype="float32")
     mixed["k_weight"] = mixed["k_weight"].half()
     assert error(mixed) < 1e-5
-    assert error(inputs_of(3, 2, [96, 10], is_neox=neox, dtype="float32")) < 1e-5
+    for dims in ([96, 10], [90, 90], [136, 128], [7, 4]):
+        assert error(inputs_of(3, 2, dims, is_neox=neox, dtype="float32")) < 1e-5, dims
 again = inputs_of(5, 2, [64, 64], k_heads=1, dtype="float32")
 for change in ({}, {"positions": again["positions"].int()}, {"k_weight": again["q_weight"]}, {"k": again["q"].clone()},
                {"q_weight": again["q_weight"].repeat_interleave(2)[::2]},
@@ -114,7 +115,28 @@ def apart(**inputs):
 for neox in (False, True):
     inputs = inputs_of(3, 2, [64, 32], is_neox=neox, dtype="float32")
     assert error(inputs, apart) < 1e-5
+expanded = inputs | {"k": inputs["k"][:, :1].expand(-1, 2, -1)}
+for result, wanted in zip(op.qknorm_rope(**expanded), exact(expanded)):
+    assert float((result.double() - wanted).abs().max()) < 1e-5
 torch.library.opcheck(op.qknorm_rope, tuple(inputs.values()), test_utils=("test_schema", "test_faketensor"))
+"""
+
+SHARES = """
+import itertools
+from any_width import shares, width_of_vectors
+
+for head_dim, neox in itertools.product(range(2, 514, 2), (False, True)):
+    for rope_dim in {2, head_dim, max(2, head_dim - 8)}:
+        width = width_of_vectors(head_dim, rope_dim, neox, 24 * head_dim)
+        unit = width * (2 if neox else 1)
+        assert width in (1, 2, 4, 8) and head_dim % unit == rope_dim % unit == 0, (head_dim, rope_dim, neox)
+        for tokens, heads in ((1, 1), (19, 24), (200, 40), (9000, 24), (9000, 1000)):
+            lanes, rows, threads, slices = shares(tokens, heads, head_dim // unit, unit, 132)
+            each = -(-(head_dim // unit) // lanes)
+            assert lanes <= 32 and threads % 32 == 0 and threads <= 512 and each * unit * rows <= 32
+            assert threads // 32 * (32 // lanes) * rows * slices >= heads
+for beyond in ((65, 32, True), (514, 2, False), (64, 64, False, 65)):
+    assert width_of_vectors(*beyond) is None, beyond
 """
 
 ON_GPU = """
@@ -128,6 +150,13 @@ for size, neox, kind in itertools.product(dims, (False, True), ("int32", "int64"
     for order in ("arange", "zeros", "repeating"):
         assert error(inputs_of(70, 6, size, is_neox=neox, positions=f"{kind} {order}", cache_rows=33)) < 5e-2
         assert error(inputs_of(900, 24, size, is_neox=neox, positions=f"{kind} {order}", packed=True)) < 5e-2
+for size in ([40, 40], [88, 32], [104, 104], [136, 128], [90, 90], [130, 2], [512, 40]):
+    for neox, (tokens, heads, k_heads) in itertools.product((False, True), ((5, 3, 7), (47, 24, 24), (700, 30, 4))):
+        for packed in (False, True):
+            inputs = inputs_of(tokens, heads, size, k_heads=k_heads, is_neox=neox, packed=packed)
+            assert error(inputs) < 5e-2, (size, neox, tokens, packed)
+    assert error(inputs_of(70, 6, size, positions="int32 shuffled", cache_rows=33)) < 5e-2, size
+assert error(inputs_of(9000, 130, [90, 90])) < 5e-2
 assert error(inputs_of(513, 130, [256, 256], k_heads=1)) < 5e-2  # more heads than a block takes
 assert error(inputs_of(70000, 1, [64, 64], k_heads=2)) < 5e-2  # more tokens than a grid's second dimension
 assert error(inputs_of(40, 3, [256, 24])) < 5e-2
@@ -163,7 +192,8 @@ assert all(float((inputs[name].double() - wanted).abs().max()) < 5e-2 for name, 
 """
 
 OPERATOR_ON_GPU = """
-for size, neox in (([64, 64], False), ([128, 128], True), ([128, 64], False), ([256, 256], True)):
+for size, neox in (([64, 64], False), ([128, 128], True), ([128, 64], False), ([256, 256], True), ([88, 88], False),
+                   ([90, 64], True)):
     for tokens, heads, k_heads in ((1, 1, 1), (7, 5, 2), (2049, 8, 8), (900, 24, 24)):
         for packed in (False, True):
             inputs = inputs_of(tokens, heads, size, k_heads=k_heads, is_neox=neox, packed=packed)
@@ -176,7 +206,7 @@ def run(code: str, device: str = "cpu") -> None:
 
 
 def test_what_it_cannot_do_is_refused_in_words_and_any_layout_is_taken() -> None:
-    run(REFUSED + LAYOUTS)
+    run(REFUSED + LAYOUTS + SHARES)
 
 
 def test_a_mean_far_from_zero_costs_no_accuracy() -> None:
