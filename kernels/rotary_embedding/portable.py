@@ -1,10 +1,13 @@
 """Both pairings in one Triton kernel, for any strides, dtype and size that the task allows.
 
-A program takes a tile of heads, whichever tokens they belong to. Which two elements of a head make a pair is one pitch
-and one gap: adjacent ones, or those half a head apart. Tables that all heads share are read with a head stride of 0.
+A program takes a tile of [tokens, heads, pairs] out of one batch, so that nothing is divided and tables that all heads
+share are read once. Triton must know what widths and strides are multiples of to load more than one element at a time:
+the width is constant, and strides come as multiples of STEP or TABLE_STEP.
 """
 
 from __future__ import annotations
+
+from math import gcd
 
 import torch
 import triton
@@ -25,34 +28,54 @@ def _to_bf16_and_back(value):
 
 
 @triton.jit
+def _wide(value):
+    if value.dtype == tl.bfloat16:  # the upper half of a float: said so, because the interpreter converts at a crawl
+        value = (value.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
+    return value.to(tl.float32)
+
+
+@triton.jit
 def _turn(
-    x, cos, sin, out, rows, tokens, heads, half,
+    x, cos, sin, out, tokens, heads,
     x_batch, x_token, x_head, cos_batch, cos_token, cos_head, cos_pair, sin_batch, sin_token, sin_head, sin_pair,
-    SPLIT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    DIM: tl.constexpr, STEP: tl.constexpr, TABLE_STEP: tl.constexpr, SPLIT: tl.constexpr, SHARED: tl.constexpr,
+    TOKENS: tl.constexpr, HEADS: tl.constexpr, PAIRS: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
-    pair = tl.arange(0, BLOCK)[None, :]
-    inside = (row < rows) & (pair < half)
-    head, token, batch = row % heads, row // heads % tokens, row // heads // tokens
-    if SPLIT:
-        first, gap = pair, half
+    half: tl.constexpr = DIM // 2
+    of_heads, of_tokens = tl.cdiv(heads, HEADS), tl.cdiv(tokens, TOKENS)
+    head = (tl.program_id(0) % of_heads).to(tl.int64) * HEADS + tl.arange(0, HEADS)[None, :, None]
+    rest = tl.program_id(0) // of_heads
+    token = (rest % of_tokens).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)[:, None, None]
+    batch = (rest // of_tokens).to(tl.int64)
+    pair = tl.arange(0, PAIRS).to(tl.int64)[None, None, :]  # in 32 bits its product with a stride may not fit
+    inside = (token < tokens) & (head < heads)
+    x += (batch * x_batch + token * x_token + head * x_head) * STEP
+    out += ((batch * tokens + token) * heads + head) * DIM
+    cos += (batch * cos_batch + token * cos_token) * TABLE_STEP + pair * cos_pair
+    sin += (batch * sin_batch + token * sin_token) * TABLE_STEP + pair * sin_pair
+    if SHARED:
+        known = (token < tokens) & (pair < half)
     else:
-        first, gap = 2 * pair, 1
-    x += batch * x_batch + token * x_token + head * x_head + first
-    one = tl.load(x, mask=inside, other=0.0).to(tl.float32)
-    other = tl.load(x + gap, mask=inside, other=0.0).to(tl.float32)
-    cos += batch * cos_batch + token * cos_token + head * cos_head + pair * cos_pair
-    sin += batch * sin_batch + token * sin_token + head * sin_head + pair * sin_pair
-    c = tl.load(cos, mask=inside, other=0.0).to(tl.float32)
-    s = tl.load(sin, mask=inside, other=0.0).to(tl.float32)
+        known = inside & (pair < half)
+        cos += head * cos_head * TABLE_STEP
+        sin += head * sin_head * TABLE_STEP
+    c = _wide(tl.load(cos, mask=known, other=0.0))
+    s = _wide(tl.load(sin, mask=known, other=0.0))
     if SPLIT:
-        turned_one = _to_bf16_and_back(_to_bf16_and_back(one * c) - other * s)
-        turned_other = _to_bf16_and_back(_to_bf16_and_back(other * c) + one * s)
-    else:
-        turned_one, turned_other = one * c - other * s, other * c + one * s
-    out += row * (2 * half) + first
-    tl.store(out, turned_one.to(out.dtype.element_ty), mask=inside)
-    tl.store(out + gap, turned_other.to(out.dtype.element_ty), mask=inside)
+        turning = inside & (pair < half)
+        one = _wide(tl.load(x + pair, mask=turning, other=0.0))
+        other = _wide(tl.load(x + pair + half, mask=turning, other=0.0))
+        new_one = _to_bf16_and_back(_to_bf16_and_back(one * c) - other * s)
+        new_other = _to_bf16_and_back(_to_bf16_and_back(other * c) + one * s)
+        tl.store(out + pair, new_one.to(out.dtype.element_ty), mask=turning)
+        tl.store(out + pair + half, new_other.to(out.dtype.element_ty), mask=turning)
+    else:  # the even and the odd lanes, loaded as one tile, come in vectors
+        lane = tl.arange(0, 2 * PAIRS)[None, None, :]
+        turning = inside & (lane < DIM)
+        both = _wide(tl.load(x + lane, mask=turning, other=0.0))
+        one, other = tl.split(tl.reshape(both, [TOKENS, HEADS, PAIRS, 2]))
+        made = tl.reshape(tl.join(one * c - other * s, other * c + one * s), [TOKENS, HEADS, 2 * PAIRS])
+        tl.store(out + lane, made.to(out.dtype.element_ty), mask=turning)
 
 
 def turn(x, cos, sin, split):
@@ -62,15 +85,20 @@ def turn(x, cos, sin, split):
         return out
     batch, tokens, heads, dim = x.shape
     x = x if x.stride(3) == 1 else x.contiguous()
-    rows, block = batch * tokens * heads, triton.next_power_of_2(dim // 2)
-    together = max(1, (TILE if x.is_cuda else INTERPRETED_TILE) // block)
-    steps = [
-        step if length > 1 else 0
-        for table in (cos, sin)
-        for length, step in zip(table.shape, table.stride(), strict=True)
-    ]
-    _turn[(triton.cdiv(rows, together),)](
-        x, cos, sin, out, rows, tokens, heads, dim // 2, *x.stride()[:3], *steps,
-        SPLIT=split, ROWS=together, BLOCK=block,
+    pairs = triton.next_power_of_2(dim // 2)
+    tile = max(1, (TILE if x.is_cuda else INTERPRETED_TILE) // pairs)
+    of_heads = min(heads & -heads, tile)  # the largest power of two that leaves no tile uneven
+    of_tokens = min(triton.next_power_of_2(tokens), tile // of_heads)
+    x_steps, cos_steps, sin_steps = (
+        [stride if length > 1 else 0 for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+        for tensor in (x, cos, sin)
+    )
+    step, table_step = gcd(16, *x_steps[:3]), gcd(16, *cos_steps[:3], *sin_steps[:3])
+    _turn[(batch * triton.cdiv(tokens, of_tokens) * triton.cdiv(heads, of_heads),)](
+        x, cos, sin, out, tokens, heads, *(each // step for each in x_steps[:3]),
+        *(each // table_step for each in cos_steps[:3]), cos_steps[3],
+        *(each // table_step for each in sin_steps[:3]), sin_steps[3],
+        DIM=dim, STEP=step, TABLE_STEP=table_step, SPLIT=split, SHARED=cos.shape[2] == 1,
+        TOKENS=of_tokens, HEADS=of_heads, PAIRS=pairs,
     )  # fmt: skip
     return out

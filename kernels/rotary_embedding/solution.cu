@@ -1,14 +1,16 @@
-// rotary_embedding in bf16, where every access is a vector of 16 bytes: eight bf16 or four fp32.
+// rotary_embedding in bf16. Every access is a vector of 16 bytes, eight bf16 or four fp32; or of 8, 4 or 2, where 16
+// would straddle the halves of a head or two rows: `Word` is what a kernel reads at a time.
 //
 // Plain loads and stores on purpose: on rows of 151 MB, loads past the L1, loads that leave the L2 first and loads that
 // bring 256 bytes into the L2 all cost 5 % of the bandwidth. A thread does little and there are many of them, which
-// keeps enough bytes in flight: with half as many the same rows took 7 % longer. Strides are in vectors.
+// keeps enough bytes in flight: with half as many the same rows took 7 % longer. Strides are in words.
 #include <cuda_bf16.h>
 
+using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
 
-__device__ __forceinline__ uint4 read(const uint4* from) { return __ldg(from); }
+template <class Word> __device__ __forceinline__ Word read(const Word* from) { return __ldg(from); }
 __device__ __forceinline__ float low(u32 word) { return __uint_as_float(word << 16); }
 __device__ __forceinline__ float high(u32 word) { return __uint_as_float(word & 0xffff0000u); }
 __device__ __forceinline__ u32 packed(float low, float high) {
@@ -29,10 +31,16 @@ __device__ __forceinline__ uint4 turned(uint4 own, uint4 other, uint4 cosine, ui
     return {turned(own.x, other.x, cosine.x, sine.x, sign), turned(own.y, other.y, cosine.y, sine.y, sign),
             turned(own.z, other.z, cosine.z, sine.z, sign), turned(own.w, other.w, cosine.w, sine.w, sign)};
 }
-__device__ __forceinline__ uint4 turned_first(uint4 first, uint4 second, uint4 cosine, uint4 sine) {
+__device__ __forceinline__ uint2 turned(uint2 own, uint2 other, uint2 cosine, uint2 sine, float sign) {
+    return {turned(own.x, other.x, cosine.x, sine.x, sign), turned(own.y, other.y, cosine.y, sine.y, sign)};
+}
+__device__ __forceinline__ u16 turned(u16 own, u16 other, u16 cosine, u16 sine, float sign) {
+    return (u16)turned((u32)own, (u32)other, (u32)cosine, (u32)sine, sign);
+}
+template <class Word> __device__ __forceinline__ Word turned_first(Word first, Word second, Word cosine, Word sine) {
     return turned(first, second, cosine, sine, -1.0f);
 }
-__device__ __forceinline__ uint4 turned_second(uint4 first, uint4 second, uint4 cosine, uint4 sine) {
+template <class Word> __device__ __forceinline__ Word turned_second(Word first, Word second, Word cosine, Word sine) {
     return turned(second, first, cosine, sine, 1.0f);
 }
 __device__ __forceinline__ uint4 with_signs(uint4 words, u32 flipped) {
@@ -50,7 +58,7 @@ __device__ __forceinline__ uint4 either(bool which, uint4 one, uint4 other) {
 // stay together ahead of everything else. As straight code 1536 tokens of 32 x 64 take 5.58 us instead of 5.47.
 #define ONCE _Pragma("unroll") for (int once = 0; once < 1; ++once)
 
-// Both halves a thread: for any width. All is packed, here and in the next two kernels.
+// Both halves a thread: for any width. All is packed, here and in the next three kernels.
 template <int VECTORS>
 __global__ void __launch_bounds__(1024)
 halves(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uint4* __restrict__ sines,
@@ -66,6 +74,33 @@ halves(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uin
         const u32 at = 2 * pair - pair % VECTORS;
         out[at] = turned_first(first, second, cosine, sine);
         out[at + VECTORS] = turned_second(first, second, cosine, sine);
+    }
+}
+
+// The same in shorter words, EACH pairs of them a thread so that as many bytes are in flight.
+template <int WORDS, class Word, int EACH>
+__global__ void __launch_bounds__(1024)
+halves_in_words(const Word* __restrict__ x, const Word* __restrict__ cosines, const Word* __restrict__ sines,
+                Word* __restrict__ out, u32 pairs) {
+    const u32 start = blockIdx.x * blockDim.x * EACH + threadIdx.x;
+    Word first[EACH], second[EACH], cosine[EACH], sine[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; ++e) {
+        const u32 pair = start + e * blockDim.x;
+        if (pair < pairs) {
+            const u32 at = 2 * pair - pair % WORDS;
+            first[e] = read(x + at), second[e] = read(x + at + WORDS);
+            cosine[e] = read(cosines + pair), sine[e] = read(sines + pair);
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; ++e) {
+        const u32 pair = start + e * blockDim.x;
+        if (pair < pairs) {
+            const u32 at = 2 * pair - pair % WORDS;
+            out[at] = turned_first(first[e], second[e], cosine[e], sine[e]);
+            out[at + WORDS] = turned_second(first[e], second[e], cosine[e], sine[e]);
+        }
     }
 }
 
@@ -116,22 +151,22 @@ halves_exchanged(const uint4* __restrict__ x, const uint4* __restrict__ cosines,
 }
 
 // `halves` through strides; `pairs` are those of one batch, which is blockIdx.y.
-template <int VECTORS>
+template <int WORDS, class Word>
 __global__ void __launch_bounds__(1024)
-halves_strided(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uint4* __restrict__ sines,
-               uint4* __restrict__ out, u32 pairs, u32 heads, u64 x_batch, u64 x_token, u64 cos_batch, u64 cos_head,
+halves_strided(const Word* __restrict__ x, const Word* __restrict__ cosines, const Word* __restrict__ sines,
+               Word* __restrict__ out, u32 pairs, u32 heads, u64 x_batch, u64 x_token, u64 cos_batch, u64 cos_head,
                u64 cos_token, u64 sin_batch, u64 sin_head, u64 sin_token) {
     const u32 pair = blockIdx.x * blockDim.x + threadIdx.x;
     if (pair >= pairs) return;
-    const u32 column = pair % VECTORS, head = pair / VECTORS % heads, token = pair / VECTORS / heads;
+    const u32 column = pair % WORDS, head = pair / WORDS % heads, token = pair / WORDS / heads;
     const u32 batch = blockIdx.y;
-    x += batch * x_batch + token * x_token + head * (2 * VECTORS) + column;
-    const uint4 first = read(x), second = read(x + VECTORS);
-    const uint4 cosine = read(cosines + batch * cos_batch + token * cos_token + head * cos_head + column);
-    const uint4 sine = read(sines + batch * sin_batch + token * sin_token + head * sin_head + column);
+    x += batch * x_batch + token * x_token + head * (2 * WORDS) + column;
+    const Word first = read(x), second = read(x + WORDS);
+    const Word cosine = read(cosines + batch * cos_batch + token * cos_token + head * cos_head + column);
+    const Word sine = read(sines + batch * sin_batch + token * sin_token + head * sin_head + column);
     out += 2 * ((u64)batch * pairs + pair) - column;
     out[0] = turned_first(first, second, cosine, sine);
-    out[VECTORS] = turned_second(first, second, cosine, sine);
+    out[WORDS] = turned_second(first, second, cosine, sine);
 }
 
 // ---- adjacent pairs, fp32 tables ----
@@ -141,29 +176,34 @@ __device__ __forceinline__ u32 turned_pair(u32 pair, u32 cosine, u32 sine) {
     return packed(fmaf(-odd, s, even * c), fmaf(even, s, odd * c));
 }
 
+__device__ __forceinline__ uint2 turned_pair(uint2 pairs, uint2 cosine, uint2 sine) {
+    return {turned_pair(pairs.x, cosine.x, sine.x), turned_pair(pairs.y, cosine.y, sine.y)};
+}
+__device__ __forceinline__ uint4 turned_pair(uint4 pairs, uint4 cosine, uint4 sine) {
+    return {turned_pair(pairs.x, cosine.x, sine.x), turned_pair(pairs.y, cosine.y, sine.y),
+            turned_pair(pairs.z, cosine.z, sine.z), turned_pair(pairs.w, cosine.w, sine.w)};
+}
+
 // A token a row of the block, whose threads take the same column of HEADS heads each, so that they read the tables once
-// for all of those. COLUMNS vectors in a head; the block is a multiple of them wide. Heads of a token are packed.
-template <int COLUMNS, int HEADS>
+// for all of those. COLUMNS words in a head; the block is a multiple of them wide. Heads of a token are packed.
+template <int COLUMNS, int HEADS, class Word>
 __global__ void __launch_bounds__(1024)
-adjacent_pairs(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uint4* __restrict__ sines,
-               uint4* __restrict__ out, u32 tokens, u32 row, u64 x_batch, u64 x_token, u64 cos_token, u64 sin_token) {
+adjacent_pairs(const Word* __restrict__ x, const Word* __restrict__ cosines, const Word* __restrict__ sines,
+               Word* __restrict__ out, u32 tokens, u32 row, u64 x_batch, u64 x_token, u64 cos_token, u64 sin_token) {
     const u32 token = blockIdx.x * blockDim.y + threadIdx.y, column = threadIdx.x % COLUMNS;
     if (token >= tokens) return;
     x += blockIdx.y * x_batch + token * x_token;
     out += ((u64)blockIdx.y * tokens + token) * row;
-    uint4 mine[HEADS];
+    Word mine[HEADS];
 #pragma unroll
     for (int head = 0; head < HEADS; ++head) {
         const u32 at = threadIdx.x + head * blockDim.x;
         if (at < row) mine[head] = read(x + at);
     }
-    const uint4 c = read(cosines + token * cos_token + column), s = read(sines + token * sin_token + column);
+    const Word c = read(cosines + token * cos_token + column), s = read(sines + token * sin_token + column);
 #pragma unroll
     for (int head = 0; head < HEADS; ++head) {
         const u32 at = threadIdx.x + head * blockDim.x;
-        const uint4 m = mine[head];
-        if (at < row)
-            out[at] = {turned_pair(m.x, c.x, s.x), turned_pair(m.y, c.y, s.y), turned_pair(m.z, c.z, s.z),
-                       turned_pair(m.w, c.w, s.w)};
+        if (at < row) out[at] = turned_pair(mine[head], c, s);
     }
 }

@@ -23,7 +23,7 @@ SHIPPED = {
     "qknorm_rope": "1ca6a64d7673e26a",
     "residual_gate_add": "a424d7ce9000de6a",
     "rms_norm": "0d6c4a342c179580",
-    "rotary_embedding": "5a9d58d9218c71ff",
+    "rotary_embedding": "4001930c83bfa862",
     "silu_and_mul": "54f1251e381fb0a4",
     "softmax_host": "4c03cdc15ab3de90",
 }

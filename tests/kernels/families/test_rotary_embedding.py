@@ -79,6 +79,17 @@ mixed = {"cos": halves["cos"].contiguous(), "sin": halves["sin"]}
 assert error({**halves, **mixed}) < 1e-2
 """
 
+EVERY_WIDTH = """
+import solution
+
+for dim in range(2, 514, 2):  # none is left to Triton
+    standard, split = inputs_of("standard", 2, 3, 24, dim), inputs_of("ltx2_split", 2, 3, 24, dim, table="sliced")
+    assert solution._adjacent_pairs(standard["x"], standard["cos"], standard["sin"]), dim
+    assert solution._halves(split["x"], split["cos"], split["sin"], 132), dim
+for variant, dim in (("standard", 90), ("standard", 2), ("ltx2_split", 90), ("ltx2_split", 104), ("ltx2_split", 2)):
+    assert error(inputs_of(variant, 2, 5, 3, dim)) < 1e-2, (variant, dim)
+"""
+
 OFFSETS = """
 far = inputs_of("standard", 1, 40, 3, 64, spread=0.1, offset=1e3, dtype="float32")
 assert float((rotary_embedding(**far).double() - reference.truth(**far)).abs().max()) < 5e-3
@@ -108,7 +119,8 @@ for variant in ("standard", "ltx2_split"):
 ON_GPU = """
 import itertools
 
-for batch, tokens, heads, dim in itertools.product((1, 2), (1, 129), (1, 3, 24, 40), (16, 24, 32, 64, 128, 512)):
+dims = (2, 12, 16, 24, 32, 64, 70, 90, 104, 128, 512)
+for batch, tokens, heads, dim in itertools.product((1, 2), (1, 129), (1, 3, 24, 40), dims):
     for table in ("plain", "interleaved"):
         assert error(inputs_of("standard", batch, tokens, heads, dim, table=table)) < 1e-2, (batch, tokens, heads, dim)
     for table in ("transposed", "head_first", "sliced"):
@@ -118,7 +130,8 @@ for batch, tokens, heads, dim in itertools.product((1, 2), (1, 129), (1, 3, 24, 
 
 # every size of packed halves; one whose vectors are no whole number of warps
 for tokens, heads, dim in ((1536, 32, 64), (3001, 32, 64), (6143, 32, 64), (6145, 16, 256), (9001, 32, 64),
-                           (12001, 33, 64), (9999, 32, 128), (20001, 32, 128)):
+                           (12001, 33, 64), (9999, 32, 128), (20001, 32, 128), (6001, 31, 104), (6001, 31, 92),
+                           (6001, 31, 90), (6001, 32, 72)):
     inputs = inputs_of("ltx2_split", 1, tokens, heads, dim)
     assert torch.equal(rotary_embedding(**inputs), reference.rotary_embedding(**inputs)), (tokens, heads, dim)
 
@@ -148,7 +161,7 @@ def run(code: str, device: str = "cpu") -> None:
 
 
 def test_what_it_cannot_do_is_refused_in_words_and_any_layout_is_taken() -> None:
-    run(REFUSED + LAYOUTS)
+    run(REFUSED + LAYOUTS + EVERY_WIDTH)
 
 
 def test_a_mean_far_from_zero_costs_no_accuracy_and_the_cosines_product_is_rounded() -> None:
