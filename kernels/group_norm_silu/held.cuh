@@ -16,7 +16,7 @@ __device__ __forceinline__ float2 of_cluster(const Geometry& g, const float2* of
         sum = fmaf(part, apart, sum);
         squares += fmaf(part * apart, apart, one.y);
     }
-    const float per = reciprocal((float)g.vectors * WIDTH<T> / L::GROUPS);
+    const float per = reciprocal(values_of_group<T, L>(g));
     return {pivot + sum * per, rsqrtf(fmaxf(squares - sum * sum * per, 0.0f) * per + eps)};
 }
 
@@ -52,6 +52,8 @@ held(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
 #pragma unroll
     for (int j = 0; j < REGISTERS; ++j)
         packed[j] = j < place.count ? __ldg(x + start + j * place.step) : make_uint4(0, 0, 0, 0);
+    Ends<T, L> ends;
+    if (L::MIXED && warp == 0) ends = Ends<T, L>(g, x, unit, rank);
     const unsigned own_slots = address_of(kept + thread);
     const int in_shared = SHARED ? min(slots, place.count - REGISTERS) : 0, half = slots / 2;
     const uint4* from = x + start + REGISTERS * place.step;
@@ -91,6 +93,7 @@ held(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
         for (int j = half; j < slots; ++j) statistics.add(load_shared(own_slots + j * SLOT), j < in_shared);
     }
     leave(statistics, place.of_entry(), thread, entries);
+    if (L::MIXED && warp == 0) leave_ends<L, THREADS>(ends, entries);
     __syncthreads();
 
     float2 of_own[L::SUB];
@@ -128,6 +131,14 @@ held(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
     if (L::LAST) own.set(gain, offset, of_own);
     const auto output = [&](int j, uint4 value) {
         if (L::LAST) return own(value);
+        if constexpr (L::MIXED != 0) {
+            const int value_at = L::before(g, unit) + ((int)place.at + j * THREADS) * L::MIXED;
+            const int c = __umulhi(value_at, per_spatial) >> (31 - __clz(spatial - 1));
+            const int left = (c + 1) * spatial - value_at;
+            const auto of_channel = [&](int c) { return affine<T>(of_channels[c].x, of_channels[c].y, of_own[0]); };
+            const float2 next = left < L::MIXED ? of_channel(min(c + 1, channels - 1)) : float2{};
+            return activated<T>(value, of_own[0].x, of_channel(c), next, left);
+        }
         const float2 raw = of_channels[__umulhi((unsigned)place.at + j * THREADS, per_spatial)];
         return activated<T>(value, of_own[0].x, affine<T>(raw.x, raw.y, of_own[0]));
     };
@@ -139,4 +150,8 @@ held(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
 #pragma unroll 2
     for (int j = 0; j < in_shared; ++j, to += place.step)
         *to = output(REGISTERS + j, load_shared(own_slots + j * SLOT));
+    if (L::MIXED && warp == 0 && ends.present) {
+        const float2 raw = of_channels[ends.channel];
+        ends.store(y, of_own[0].x, affine<T>(raw.x, raw.y, of_own[0]));
+    }
 }

@@ -87,6 +87,8 @@ class Units(NamedTuple):
     """Groups of a vector."""
     spatial: int = 1
     channels: int = 0
+    mixed: int = 0
+    """Contiguous, values of a vector where it may hold two channels, so that `spatial` counts values; else 0."""
     width: int = 1
     row: int = 0
     batch: int = 0
@@ -108,13 +110,22 @@ class Units(NamedTuple):
     def entries(self, threads: int, copies: int, blocks: int = 1) -> int:
         """Bytes that statistics take before they are merged, and after that those of so many blocks."""
         of_warp = 8 if self.quads else self.width
-        return copies * threads // 32 * of_warp * self.within * 16 + STATIC + 8 * self.groups * blocks
+        of_ends = copies if self.mixed else 0
+        return (copies * threads // 32 * of_warp * self.within + of_ends) * 16 + STATIC + 8 * self.groups * blocks
+
+    def per_spatial(self) -> int:
+        """By which the device divides by `spatial`: the upper half of the product or, where vectors are mixed, that
+        without the last binary digits of spatial - 1 but one. Exact for all of a unit; a signed number of 32 bits."""
+        if self.mixed:
+            return -(-(2 ** (31 + (self.spatial - 1).bit_length())) // self.spatial) - 2**32
+        return 2**32 // self.spatial + 1 if self.spatial > 1 else 0
 
 
 def choose(
     chip: Chip, kind: str, size: int, shape: tuple[int, ...], num_groups: int, channels_last: bool
 ) -> Launch | None:
-    """For values of `size` bytes, which CUDA calls `kind`. None where vectors would straddle channels or groups."""
+    """For values of `size` bytes, which CUDA calls `kind`. None where channels have less
+    values than a vector or, channels-last, vectors would straddle groups."""
     cuts = list((slices_of if channels_last else groups_of)(kind, size, shape, num_groups))
     if not cuts or cuts[0].vectors >= 2**30:
         return None
@@ -172,11 +183,18 @@ def _slices(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
 
 
 def groups_of(kind: str, size: int, shape: tuple[int, ...], num_groups: int) -> Iterator[Units]:
-    channels = shape[1] // num_groups
-    spatial, rest = divmod(math.prod(shape[2:]), 16 // size)
-    if rest == 0 and spatial > 1 and channels <= MOST_CHANNELS:
-        place = {"spatial": spatial, "channels": channels, "quads": True}
-        yield Units(kind, "Layout<0, 1, 1>", shape[0] * num_groups, channels * spatial, 1, num_groups, **place)
+    channels, spatial, width = shape[1] // num_groups, math.prod(shape[2:]), 16 // size
+    if channels > MOST_CHANNELS or spatial < width:
+        return
+    place = {"channels": channels, "quads": True}
+    if spatial % width == 0 and spatial > width:
+        layout, vectors, place["spatial"] = "Layout<0, 1, 1>", channels * spatial // width, spatial // width
+    else:  # whole vectors that every unit has, wherever it begins
+        values = channels * spatial
+        layout, vectors = f"Layout<0, {width}, 1>", (values - width + math.gcd(values, width)) // width
+        place |= {"spatial": spatial, "mixed": width}
+    if vectors:
+        yield Units(kind, layout, shape[0] * num_groups, vectors, 1, num_groups, **place)
 
 
 def slices_of(kind: str, size: int, shape: tuple[int, ...], num_groups: int) -> Iterator[Units]:
@@ -196,7 +214,7 @@ def slices_of(kind: str, size: int, shape: tuple[int, ...], num_groups: int) -> 
 def held(chip: Chip, cut: Units, cluster: int, threads: int, registers: int) -> Launch | None:
     """By clusters, or where `cluster` is 0 by as many blocks to a unit as there are."""
     team = cluster or _team(chip, cut.number)
-    if team == 0 or cut.vectors * cut.spatial >= 2**32:
+    if team == 0 or (not cut.mixed and cut.vectors * cut.spatial >= 2**32):
         return None
     each = math.ceil(cut.share(team) / threads)
     registers = min(registers, each)
@@ -204,11 +222,10 @@ def held(chip: Chip, cut: Units, cluster: int, threads: int, registers: int) -> 
     shared = slots * threads * 16
     if cut.entries(threads, 1 if cluster else 2, cluster or 1) + 8 * MOST_CHANNELS + shared > chip.shared:
         return None
-    per_spatial = 2**32 // cut.spatial + 1 if cut.spatial > 1 else 0
     # By products of 16 values 0 to 1.3 % faster than of 8; a ring of one team was up to 1.2 % slower.
     layout = cut.layout.replace(">", ", false, 16>") if cut.quads else cut.layout
     kernel = f"held<{cut.kind}, {layout}, {threads}, {cluster}, {registers}, {str(slots > 0).lower()}>"
-    rest = (cut.number, team, slots, *cut.geometry(team), per_spatial)
+    rest = (cut.number, team, slots, *cut.geometry(team), cut.per_spatial())
     words = 0 if cluster else cut.words(team)
     return Launch(kernel, cut.number * team if cluster else chip.blocks, threads, shared, rest, words)
 

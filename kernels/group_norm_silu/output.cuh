@@ -53,6 +53,24 @@ template <class T> __device__ __forceinline__ uint4 activated(uint4 packed, floa
     return narrow(wide, kind);
 }
 
+// Where values from `left` on are of the next channel.
+template <class T>
+__device__ __forceinline__ uint4 activated(uint4 packed, float mean, float2 channel, float2 next, int left) {
+    constexpr const T* kind = nullptr;
+    float wide[WIDTH<T>];
+    widen(packed, wide, kind);
+    if (left >= WIDTH<T>) {  // nearly everywhere
+#pragma unroll
+        for (int i = 0; i < WIDTH<T>; ++i) wide[i] = scaled<T>(wide[i], mean, channel.x, channel.y);
+    } else {
+#pragma unroll
+        for (int i = 0; i < WIDTH<T>; ++i)
+            wide[i] = scaled<T>(wide[i], mean, i < left ? channel.x : next.x, i < left ? channel.y : next.y);
+    }
+    activate<T>(wide);
+    return narrow(wide, kind);
+}
+
 // Channels-last: a thread has the same channels everywhere.
 template <class T, class L> struct Channels {
     float mean[L::SUB];
@@ -82,11 +100,13 @@ template <class T, class L> struct Channels {
 };
 
 // Turns the vectors of a unit into outputs, in the order of the thread's steps. Contiguous, `table` has gain and offset
-// of the group's channels, and the thread knows the channel at hand and how many vectors into it.
+// of the group's channels, and the thread knows the channel at hand and how many vectors into it. Where these are
+// MIXED, it knows the next channel too, and counts values.
 template <class T, class L, int THREADS> struct Writer {
+    static constexpr int STEP = THREADS * (L::MIXED ? L::MIXED : 1);
     Channels<T, L> own;
     const float2* table;
-    float2 current;
+    float2 current, next;
     float mean;
     int channel, within;
 
@@ -98,31 +118,38 @@ template <class T, class L, int THREADS> struct Writer {
         own.set(weight, bias, of_own);
     }
     // Contiguous, at a vector of the unit.
-    __device__ __forceinline__ void begin(const Geometry& g, float of_unit, const float2* of_channels, int vector) {
+    __device__ __forceinline__ void begin(const Geometry& g, int unit, float of_unit, const float2* of_channels,
+                                          int vector) {
         table = of_channels;
         mean = of_unit;
+        if constexpr (L::MIXED != 0) vector = L::before(g, unit) + vector * L::MIXED;
         channel = vector / g.spatial;
         within = vector - channel * g.spatial;
-        current = table[min(channel, g.channels - 1)];
+        look_up(g);
     }
-    __device__ __forceinline__ uint4 operator()(uint4 packed) const {
+    __device__ __forceinline__ uint4 operator()(const Geometry& g, uint4 packed) const {
+        if constexpr (L::MIXED != 0) return activated<T>(packed, mean, current, next, g.spatial - within);
         return L::LAST ? own(packed) : activated<T>(packed, mean, current);
     }
     __device__ __forceinline__ void forwards(const Geometry& g) {
         if (L::LAST) return;
-        within += THREADS;
+        within += STEP;
         if (within < g.spatial) return;
         do within -= g.spatial, ++channel;
         while (within >= g.spatial);
-        current = table[min(channel, g.channels - 1)];
+        look_up(g);
     }
     __device__ __forceinline__ void backwards(const Geometry& g) {
         if (L::LAST) return;
-        within -= THREADS;
+        within -= STEP;
         if (within >= 0) return;
         do within += g.spatial, --channel;
         while (within < 0);
+        look_up(g);
+    }
+    __device__ __forceinline__ void look_up(const Geometry& g) {  // beyond the unit's ends what is not used
         current = table[max(0, min(channel, g.channels - 1))];
+        if constexpr (L::MIXED != 0) next = table[max(0, min(channel + 1, g.channels - 1))];
     }
 };
 

@@ -36,6 +36,8 @@ ring(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
         float2* const raw = tables + TURNS * channels;  // nobody else's
         for (int unit = own_team, turn = 0; unit < units; unit += teams, turn = after(turn)) {
             load_channels(g, unit, weight, bias, raw, threadIdx.x, 32);
+            const Ends<T, L> ends(g, x, unit, rank);
+            leave_ends<L, WORKERS>(ends, entries[turn]);
             meet(ADDED + turn, ALL);
             const float2 of_unit = exchanged(team, unit, 0, entries[turn], true);
             if (threadIdx.x == 0) of_units[turn] = of_unit;
@@ -43,6 +45,10 @@ ring(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
             for (int c = threadIdx.x; c < channels; c += 32)
                 tables[turn * channels + c] = affine<T>(raw[c].x, raw[c].y, of_unit);
             arrive(KNOWN + turn, ALL);
+            if constexpr (L::MIXED != 0) {
+                if (ends.present) ends.store(y, of_unit.x, affine<T>(raw[ends.channel].x, raw[ends.channel].y, of_unit));
+                __syncwarp();  // the next unit's channels come where these are
+            }
         }
         return;
     }
@@ -62,7 +68,7 @@ ring(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
         if (t >= slots) {
             if (stored == 0) {
                 meet(KNOWN + store_turn, ALL);
-                writer.begin(g, of_units[store_turn].x, tables + store_turn * channels, (int)place.at);
+                writer.begin(g, store_unit, of_units[store_turn].x, tables + store_turn * channels, (int)place.at);
                 to = y + L::start(g, store_unit) + place.at;
             }
             uint4 packed[BATCH];
@@ -70,7 +76,7 @@ ring(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restr
             for (int b = 0; b < BATCH; ++b) packed[b] = load_shared(here + b * APART);
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
-                if (stored + b < count) to[b * WORKERS] = writer(packed[b]);
+                if (stored + b < count) to[b * WORKERS] = writer(g, packed[b]);
                 writer.forwards(g);
             }
             to += BATCH * WORKERS;

@@ -1,8 +1,9 @@
 """GroupNorm over groups of channels and SiLU, in the layout of x: fp32 inside, one rounding at the store.
 
 CUDA C++ (solution.cu) in one launch, whose teams of blocks hold a group on the chip between its statistics and its
-output; launches.py says which kernel takes what. Triton (portable.py) in two launches where channels or groups are no
-whole 16-byte vectors, and on a CPU. Statistics are centred everywhere. For inference: no gradients.
+output; launches.py says which kernel takes what. Triton (portable.py) in two launches where a channel has less than 16
+bytes or, channels-last, groups are no whole vectors, where x begins off 16 bytes, and on a CPU. Statistics are centred
+everywhere. For inference: no gradients.
 
 The rows of small calls are done in a few microseconds, so a call costs few Python statements: what has to be looked at
 is looked at once for every form of the arguments and kept.

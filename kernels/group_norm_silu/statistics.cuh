@@ -8,28 +8,38 @@ struct Geometry {
     int vectors;      // of a unit
     int share;        // of a block: whole positions
     int slices;       // units of a batch entry
-    int spatial;      // contiguous: of a channel
+    int spatial;      // contiguous: of a channel; its values where channels are no whole vectors
     int channels;     // contiguous: of a group
     int row;          // channels-last: of a position
     long long batch;  // channels-last: of a batch entry
 };
 
 // How vectors and groups meet. SLICE is 0 where the tensor is contiguous; channels-last, a group has PER vectors at a
-// position, or a vector holds SUB groups. The blocks of a team share a unit in pieces as large as can be or,
-// channels-last, IN_TURN: a vector of every thread each, and again. Where a unit is one group, the tensor cores may add
-// up its values of 16 bits, DEPTH at a time; this is 0 where they do not. Lanes that differ in bits of SAME have values
-// of the same groups and share an entry of the block's statistics: four neighbours where the tensor cores may add up,
-// otherwise all that take the same vector of the slice.
+// position, or a vector holds SUB groups. Contiguous, PER is 1 where channels are whole vectors. Otherwise it is how
+// many values a vector has: these may be of two channels, as in Layout<0, 8, 1>, groups may begin and end inside
+// vectors, and a unit has ends outside of whole ones: see ends.cuh. The blocks of a team share a unit in pieces as large
+// as can be or, channels-last, IN_TURN: a vector of every thread each, and again. Where a unit is one group, the tensor
+// cores may add up its values of 16 bits, DEPTH at a time; this is 0 where they do not. Lanes that differ in bits of
+// SAME have values of the same groups and share an entry of the block's statistics: four neighbours where the tensor
+// cores may add up, otherwise all that take the same vector of the slice.
 template <int SLICE_, int PER_, int SUB_, bool IN_TURN_ = false, int DEPTH_ = SLICE_ ? 0 : 8> struct Layout {
     static constexpr bool LAST = SLICE_ != 0, IN_TURN = IN_TURN_;
-    static constexpr int SLICE = LAST ? SLICE_ : 1, PER = PER_, SUB = SUB_, GROUPS = SLICE / PER * SUB;
+    static constexpr int SLICE = LAST ? SLICE_ : 1, PER = LAST ? PER_ : 1, SUB = SUB_, GROUPS = SLICE / PER * SUB;
+    static constexpr int MIXED = LAST || PER_ == 1 ? 0 : PER_;
     static constexpr int DEPTH = DEPTH_, SAME = DEPTH ? 3 : 31 & ~(SLICE - 1), OF_WARP = DEPTH ? 8 : SLICE;
     static_assert(32 % SLICE == 0 && SLICE % PER == 0 && (PER == 1 || SUB == 1), "slices are made of whole groups");
     static_assert(DEPTH == 0 || GROUPS == 1, "the tensor cores add up the values of neighbours");
 
     static __device__ __forceinline__ long long start(const Geometry& g, int unit) {
+        if constexpr (MIXED != 0) return ((long long)unit * values(g) + MIXED - 1) / MIXED;
         return LAST ? unit / g.slices * g.batch + (long long)(unit % g.slices) * SLICE : (long long)unit * g.vectors;
     }
+    // Where vectors are MIXED, values of a unit, those before its first whole vector, and those at both ends.
+    static __device__ __forceinline__ int values(const Geometry& g) { return g.channels * g.spatial; }
+    static __device__ __forceinline__ int before(const Geometry& g, int unit) {
+        return (0u - (unsigned)unit * (unsigned)values(g)) % MIXED;
+    }
+    static __device__ __forceinline__ int at_ends(const Geometry& g) { return values(g) - g.vectors * MIXED; }
     // The first of the groups that a thread's vectors belong to.
     static __device__ __forceinline__ int group(int thread) { return LAST ? thread % SLICE / PER * SUB : 0; }
     // Where entries of a group lie among those of the block.
@@ -189,8 +199,9 @@ template <class T, class L> struct Statistics<T, L, true> {
     }
 };
 
-// Leaves what a thread's lanes know where the block collects it. `of_entry` is how many vectors that was.
-template <class L, int THREADS> constexpr int ENTRIES = THREADS / 32 * L::OF_WARP * L::SUB;
+// Leaves what a thread's lanes know where the block collects it. `of_entry` is how many vectors that was. The last
+// entry is that of the ends.
+template <class L, int THREADS> constexpr int ENTRIES = THREADS / 32 * L::OF_WARP * L::SUB + (L::MIXED ? 1 : 0);
 
 template <class T, class L>
 __device__ __forceinline__ void leave(const Statistics<T, L>& statistics, int of_entry, int thread, Entry* entries) {
@@ -209,7 +220,7 @@ struct Moments {
 // Of the `count` values of a group in a block, by a warp. The pivot of all is the mean of the first entry.
 template <class L, int THREADS>
 __device__ __forceinline__ Moments of_block(const Entry* entries, int group, float count) {
-    constexpr int EACH = THREADS / 32 * L::OF_WARP * L::PER / L::SLICE;
+    constexpr int EACH = THREADS / 32 * L::OF_WARP * L::PER / L::SLICE + (L::MIXED ? 1 : 0);
     const auto at = [&](int i) {
         const int vector = i / L::PER * L::SLICE + group / L::SUB * L::PER + i % L::PER;
         return entries[vector * L::SUB + group % L::SUB];
@@ -233,7 +244,11 @@ __device__ __forceinline__ Moments of_block(const Entry* entries, int group, flo
     return {pivot + share, fmaxf(squares - sum * share, 0.0f)};
 }
 
-// How many values of a group the block `rank` has.
+// How many values a group has, and the block `rank` of them.
+template <class T, class L> __device__ __forceinline__ float values_of_group(const Geometry& g) {
+    if constexpr (L::MIXED != 0) return (float)L::values(g);
+    return (float)g.vectors * WIDTH<T> / L::GROUPS;
+}
 template <class T, class L, int THREADS>
 __device__ __forceinline__ float values_of(const Geometry& g, int blocks, int rank) {
     int rounds = 0, rest = g.vectors, share = g.share;
@@ -242,5 +257,7 @@ __device__ __forceinline__ float values_of(const Geometry& g, int blocks, int ra
         rounds = rest / (blocks * THREADS);
         rest -= rounds * blocks * THREADS;
     }
-    return (float)(rounds * share + max(0, min(share, rest - rank * share))) * WIDTH<T> / L::GROUPS;
+    const int own = rounds * share + max(0, min(share, rest - rank * share));
+    if constexpr (L::MIXED != 0) return (float)own * WIDTH<T> + (rank == 0 ? L::at_ends(g) : 0);
+    return (float)own * WIDTH<T> / L::GROUPS;
 }

@@ -1,7 +1,7 @@
 // How the blocks of a team learn each other's moments.
 #pragma once
 
-#include "statistics.cuh"
+#include "ends.cuh"
 
 // Moments of blocks that are no cluster go through memory, in words that say themselves to which call they belong: the
 // value below, the number of the call above. So they need neither fences nor to be cleared.
@@ -92,7 +92,7 @@ template <class T, class L, int THREADS> struct Team {
             sum += __shfl_xor_sync(~0u, sum, bit);
             squares += __shfl_xor_sync(~0u, squares, bit);
         }
-        const float per = reciprocal((float)known.vectors * WIDTH<T> / L::GROUPS);
+        const float per = reciprocal(values_of_group<T, L>(known));
         result = {pivot + sum * per, rsqrtf(fmaxf(squares - sum * sum * per, 0.0f) * per + eps)};
         return true;
     }
@@ -113,6 +113,7 @@ __device__ __noinline__ void publish_for_all(Team<T, L, THREADS>& team, int unit
             }
             leave(statistics, place.of_entry(), thread, team.spare);
         }
+        leave_ends<L, THREADS>(Ends<T, L>(team.g, team.x, unit, who), team.spare);
         __syncwarp();
 #pragma unroll 1
         for (int group = 0; group < L::GROUPS; ++group) team.publish(unit, group, who, team.spare);

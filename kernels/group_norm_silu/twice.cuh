@@ -42,6 +42,8 @@ twice(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __rest
             copy_async(address_of(&channels_of[odd][thread]), reinterpret_cast<const uint4*>(weight) + column);
             copy_async(address_of(&channels_of[odd][L::SLICE + thread]), reinterpret_cast<const uint4*>(bias) + column);
         }
+        Ends<T, L> ends;
+        if (L::MIXED && warp == 0) ends = Ends<T, L>(g, x, unit, rank);
         Statistics<T, L> statistics;
         unsigned here = first_slot, add_here = first_slot;
         const auto next = [&](unsigned slot) { return slot + SLOT == end ? first_slot : slot + SLOT; };
@@ -90,6 +92,7 @@ twice(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __rest
             for (int j = 0; j < REGISTERS; ++j) statistics.add(last[j], before + j < count);
         }
         leave(statistics, of_entry, thread, entries);
+        if (L::MIXED && warp == 0) leave_ends<L, THREADS>(ends, entries);
         __syncthreads();
         if (unit + teams < units && thread % 2 == 0) {
             const uint4* const coming = x + L::start(g, unit + teams) + place.at;
@@ -114,12 +117,13 @@ twice(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __rest
             const uint4* const own = channels_of[odd] + thread % L::SLICE;
             writer.begin(own[0], own[L::SLICE], of_groups, thread);
         } else {
-            writer.begin(g, of_groups[0].x, table, (int)place.at + (before + REGISTERS - 1) * THREADS);
+            writer.begin(g, unit, of_groups[0].x, table, (int)place.at + (before + REGISTERS - 1) * THREADS);
+            if (L::MIXED && warp == 0 && ends.present) ends.store(y, of_groups[0].x, table[ends.channel]);
         }
         long long at = L::start(g, unit) + place.at + (REGISTERS ? steps : steps - 1) * step;  // of what comes first
 #pragma unroll
         for (int j = REGISTERS - 1; j >= 0; --j) {
-            if (before + j < count) store(y + at + j * place.step, writer(last[j]), leaves);
+            if (before + j < count) store(y + at + j * place.step, writer(g, last[j]), leaves);
             writer.backwards(g);
         }
         if (REGISTERS) at -= step;
@@ -131,7 +135,7 @@ twice(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __rest
             for (int b = 0; b < BATCH; ++b) packed[b] = load_shared(here + b * APART);
 #pragma unroll
             for (int b = BATCH - 1; b >= 0; --b) {
-                if (j * BATCH + b < count) store(y + at + b * place.step, writer(packed[b]), leaves);
+                if (j * BATCH + b < count) store(y + at + b * place.step, writer(g, packed[b]), leaves);
                 writer.backwards(g);
             }
             if (j >= slots) {

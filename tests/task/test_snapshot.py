@@ -15,7 +15,7 @@ SHIPPED = {
     "fuse_scale_shift": "7b22ebb2f2b23d38",
     "fused_add_rms_norm": "14776a09c73a5fe9",
     "gelu_concat": "7dc2bda565ae8289",
-    "group_norm_silu": "ca0b2291c5a98d69",
+    "group_norm_silu": "54797baba3aca8f9",
     "ltx2_qknorm_split_rope": "4187741c849eacd5",
     "norm_infer": "894f4e44b9d1b5cf",
     "norm_scale_shift": "30246ce92c4f9baf",
