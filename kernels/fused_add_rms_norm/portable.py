@@ -19,8 +19,9 @@ def _add_norm_rows(
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column < cols)
-    x_at = x + row * x_row + column * x_column
-    residual_at = residual + row * residual_row + column * residual_column
+    far = column.to(tl.int64)  # the columns of a transposed tensor lie far apart
+    x_at = x + row * x_row + far * x_column
+    residual_at = residual + row * residual_row + far * residual_column
     added = tl.load(x_at, mask=inside, other=0.0)
     stream = tl.load(residual_at, mask=inside, other=0.0)
     gain = tl.load(weight + column * weight_column, mask=column < cols, other=0.0).to(tl.float32)

@@ -33,7 +33,7 @@ def _rounded(value, like):
 def _some_rows(
     x, weight, cos, sin, out, rows, tokens, heads, half, eps, x_batch, x_token, x_column, weight_column,
     cos_batch, cos_head, cos_token, cos_column, sin_batch, sin_head, sin_token, sin_column,
-    ROWS: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr,
+    PACKED: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None, None]
     batch = row // tokens
@@ -41,6 +41,8 @@ def _some_rows(
     head = tl.arange(0, HEADS)[None, :, None]
     pair = tl.arange(0, HALF)[None, None, :]
     inside = (row < rows) & (head < heads) & (pair < half)
+    if not PACKED:  # a column times a stride leaves 32 bits behind
+        pair = pair.to(tl.int64)
     one = head * (2 * half) + pair
     other = one + half
     start = x + batch * x_batch + token * x_token
@@ -72,9 +74,10 @@ def norm_and_turn(x, weight, cos, sin, eps):
     if out.numel():
         tile = triton.next_power_of_2(heads), triton.next_power_of_2(half)
         together = 1 if x.is_cuda else INTERPRETED_ROWS
+        packed = x.stride(2) == weight.stride(0) == cos.stride(3) == sin.stride(3) == 1
         _some_rows[(triton.cdiv(batch * tokens, together),)](
             x, weight, cos, sin, out, batch * tokens, tokens, heads, half, float(eps), *x.stride(), weight.stride(0),
-            *cos.stride(), *sin.stride(), ROWS=together, HEADS=tile[0], HALF=tile[1],
+            *cos.stride(), *sin.stride(), PACKED=packed, ROWS=together, HEADS=tile[0], HALF=tile[1],
             num_warps=min(max(tile[0] * tile[1] // 512, 1), 16),
         )  # fmt: skip
     return out
