@@ -68,8 +68,11 @@ class Baseline:
 
     @property
     def option(self) -> str:
-        """What `--baseline` takes to choose it."""
-        return self.given or str(self.file or self.name)
+        """What `--baseline` takes to choose it. Entries are shared: below the current folder a path begins there."""
+        if self.given or self.file is None:
+            return self.given or self.name
+        here = Path.cwd()
+        return str(self.file.relative_to(here) if self.file.is_relative_to(here) else self.file)
 
     def digest(self, source: Path, best: str | None) -> str:
         """Hash of what is timed as the baseline: a file, the reference behind eager and compile, or the best source;
