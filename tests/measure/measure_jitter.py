@@ -84,7 +84,7 @@ def jittered(task: str, production: Sequence[Axes], draw: random.Random, count: 
         axes = draw.choice(production)
         name = f"timed_{number}"
         if "x" in axes:
-            yield other_extents(name, axes, draw, is_even=number % 2 == 0)
+            yield other_extents(name, axes, production, traffic, draw, is_even=number % 2 == 0)
             continue
         columns = draw.choice(HEADS if width(axes) <= max(HEADS) else COLUMNS)
         made = of_width(axes, columns, keeps_bytes=True)
@@ -95,15 +95,22 @@ def jittered(task: str, production: Sequence[Axes], draw: random.Random, count: 
             yield Row(name, of_width(axes, columns, False), of_width(axes, near, False), SLOWER, False)
 
 
-def other_extents(name: str, axes: Axes, draw: random.Random, is_even: bool) -> Row:
-    """A row of GroupNorm whose places are other ones; the last extent is a multiple of eight if asked for."""
+def other_extents(
+    name: str, axes: Axes, production: Sequence[Axes], traffic: Any, draw: random.Random, is_even: bool
+) -> Row:
+    """A row of GroupNorm whose places are other ones; the last extent is a multiple of eight if asked for. Its peer is
+    the production row of its layout and dtype that is nearest in bytes: a call of 2 us has no share of its own to
+    keep."""
     batch, channels, *extents = map(int, axes["x"].split("x"))
     places = [max(1, round(extent * draw.uniform(0.8, 1.1))) for extent in extents]
     if is_even:
         places[-1] = max(8, places[-1] // 8 * 8)
     made = axes | {"x": "x".join(map(str, [batch, channels, *places]))}
     is_aligned = axes["variant"].startswith("channels_last") or math.prod(places) % 8 == 0
-    return Row(name, made, axes, OF_SAME_LAYOUT if is_aligned else ODD_OF_SAME_LAYOUT, True)
+    alike = [other for other in production if all(other.get(key) == axes.get(key) for key in ("variant", "dtype"))]
+    size = sum(traffic(made)[:2])
+    peer = min(alike, key=lambda other: abs(math.log(sum(traffic(other)[:2]) / size)))
+    return Row(name, made, peer, OF_SAME_LAYOUT if is_aligned else ODD_OF_SAME_LAYOUT, True)
 
 
 def traffic_of(task: str) -> Any:
