@@ -33,6 +33,7 @@ def image(n):
 one, gate = torch.randn(2, 64), torch.randn(1, 1, 256)
 CALLS = {
     "attention_concat_copy": lambda n: (rows(n, 2, 64), rows(3, 2, 64), "concat_sequence", "BA"),
+    "causal_conv3d_cat_pad": lambda n: (torch.randn(1, 4, 2, n, 6), torch.randn(1, 4, 1, n, 6), [1, 1, 1, 1, 2, 0]),
     "self_attention_adaln": lambda n: (rows(n, 64), torch.ones(64), *torch.randn(2, 1, 1, 64)),
     "attention_residual_mlp_adaln": lambda n: (
         rows(n, 64), rows(n, 64), torch.randn(1, 1, 64), torch.ones(64), *torch.randn(2, 1, 1, 64)
@@ -46,6 +47,9 @@ CALLS = {
         rows(n, 128), rows(3, 128), torch.ones(128), torch.ones(128),
         *torch.randn(2, 2, 2, n, 32), *torch.randn(2, 2, 2, 3, 32), 1e-6,
     ),
+    "ltx2_dual_modulate": lambda n: (rows(n, 64), *torch.randn(4, 2, 1, 64), 1e-6),
+    "ltx2_dual_modulate_from_temb": lambda n: (rows(n, 64), torch.randn(2, 1, 256), torch.randn(4, 64), 1e-6),
+    "ltx2_rms_adaln": lambda n: (rows(n, 64), rows(n, 64), rows(n, 64), 1e-6),
     "norm_infer": lambda n: (rows(n, 64)[0], torch.ones(64), None, 1e-6, "rmsnorm"),
     "norm_scale_shift": lambda n: (
         rows(n, 64), rows(n, 64), one, None, None, one, one, "residual_gate_norm_scale_shift", "layer", 1e-6
@@ -56,6 +60,7 @@ CALLS = {
     "broadcast_add_4d": lambda n: (torch.randn(1, 1, 3, 64), torch.randn(1, n, 3, 64)),
     "rotary_embedding": lambda n: (rows(n, 2, 64), torch.randn(n, 32), torch.randn(n, 32), "standard"),
     "silu_and_mul": lambda n: (rows(n, 64),),
+    "wan_vae_rmsnorm_silu": lambda n: (torch.randn(1, 4, n, 6, 8).movedim(-1, 1), torch.ones(8, 1, 1, 1)),
 }
 
 for name, made in CALLS.items():

@@ -11,12 +11,15 @@ from tests import ROOT
 
 SHIPPED = {
     "attention_concat_copy": "44fcf906de122300",
+    "causal_conv3d_cat_pad": "f273fff930a55eda",
     "ernie_adaln_residual_gate": "3a5c307ac942c6fb",
     "fuse_scale_shift": "7b22ebb2f2b23d38",
     "fused_add_rms_norm": "6db6054f6e164219",
     "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "54797baba3aca8f9",
+    "ltx2_dual_modulate": "1024c2af9e08d1bb",
     "ltx2_qknorm_split_rope": "e17188d5e990aef8",
+    "ltx2_rms_adaln": "e0bf9fcf963fc0fb",
     "norm_infer": "894f4e44b9d1b5cf",
     "norm_scale_shift": "30246ce92c4f9baf",
     "norm_tanh_mul_add": "29db14c7b2567f7b",
@@ -26,6 +29,7 @@ SHIPPED = {
     "rotary_embedding": "4001930c83bfa862",
     "silu_and_mul": "54f1251e381fb0a4",
     "softmax_host": "4c03cdc15ab3de90",
+    "wan_vae_rmsnorm_silu": "0e37d34e7ffe521f",
 }
 """None of these folders has data files. Their ITERATIONS.md, and those of users, name sources by such hashes."""
 

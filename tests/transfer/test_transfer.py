@@ -92,7 +92,8 @@ ELSEWHERE = {
     "residual_gate_add",  # the site is fuse_scale_shift's, which computes the same
     "ernie_adaln_residual_gate",  # of ERNIE-Image
     "attention_concat_copy",  # around sequence-parallel attention
-    "ltx2_qknorm_split_rope",  # of LTX-2
+    "ltx2_qknorm_split_rope", "ltx2_dual_modulate", "ltx2_rms_adaln",  # of LTX-2
+    "causal_conv3d_cat_pad", "wan_vae_rmsnorm_silu",  # of video decoders
 }  # fmt: skip
 
 

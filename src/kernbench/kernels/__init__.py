@@ -19,12 +19,15 @@ from kernbench.kernels import family
 
 ENTRIES = {
     "attention_concat_copy": "attention_concat_copy",
+    "causal_conv3d_cat_pad": "causal_conv3d_cat_pad",
     "ernie_adaln_residual_gate": "ernie_adaln_residual_gate",
     "fuse_scale_shift": "fuse_scale_shift",
     "fused_add_rms_norm": "fused_add_rms_norm",
     "gelu_concat": "gelu_concat",
     "group_norm_silu": "group_norm_silu",
+    "ltx2_dual_modulate": "ltx2_dual_modulate",
     "ltx2_qknorm_split_rope": "ltx2_qknorm_split_rope",
+    "ltx2_rms_adaln": "ltx2_rms_adaln",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
     "norm_tanh_mul_add": "norm_tanh_mul_add",
@@ -34,6 +37,7 @@ ENTRIES = {
     "rotary_embedding": "rotary_embedding",
     "silu_and_mul": "silu_and_mul",
     "softmax_host": "softmax",
+    "wan_vae_rmsnorm_silu": "wan_vae_rmsnorm_silu",
 }
 """What a task's solution.py calls its function."""
 

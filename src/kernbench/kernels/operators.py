@@ -12,6 +12,7 @@ from kernbench.kernels import family
 
 FAMILIES = {
     "attention_concat_copy": "attention_concat_copy",
+    "causal_conv3d_cat_pad": "causal_conv3d_cat_pad",
     "self_attention_adaln": "ernie_adaln_residual_gate",
     "attention_residual_mlp_adaln": "ernie_adaln_residual_gate",
     "mlp_residual_gate": "ernie_adaln_residual_gate",
@@ -21,7 +22,10 @@ FAMILIES = {
     "fused_add_rms_norm": "fused_add_rms_norm",
     "gelu_concat": "gelu_concat",
     "group_norm_silu": "group_norm_silu",
+    "ltx2_dual_modulate": "ltx2_dual_modulate",
+    "ltx2_dual_modulate_from_temb": "ltx2_dual_modulate",
     "ltx2_qknorm_split_rope": "ltx2_qknorm_split_rope",
+    "ltx2_rms_adaln": "ltx2_rms_adaln",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
     "norm_tanh_mul_add": "norm_tanh_mul_add",
@@ -31,6 +35,7 @@ FAMILIES = {
     "broadcast_add_4d": "residual_gate_add",
     "rotary_embedding": "rotary_embedding",
     "silu_and_mul": "silu_and_mul",
+    "wan_vae_rmsnorm_silu": "wan_vae_rmsnorm_silu",
 }
 """The task that defines an operator; some have one per variant, because a variant decides how many tensors return."""
 
