@@ -89,8 +89,14 @@ def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, s
     assert "3." not in "".join(drawn[1:])
     assert drawn[9].strip()[0] == "+"  # below the axis
     assert plain(trajectory.draw([stranger, *history()], 40, 12))[0] == "o geomean  ─ best  x failed"
-    alone = plain(trajectory.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
-    assert alone == [f"a plot needs two iterations timed against {stranger.baseline}"]
+    alone, another = (dataclasses.replace(stranger, iteration=number, geomean=3.5) for number in (13, 14))
+    before = plain(trajectory.draw([*history(), alone], 80, 12))
+    assert "3." not in "".join(before[1:])
+    assert before[9].strip()[-1] == "+"
+    assert "".join(before[1:9]).count("o") == "".join(plain(trajectory.draw(history(), 80, 12))[1:9]).count("o")
+    both = plain(trajectory.draw([*history(), alone, another], 80, 12))
+    assert "3.5x" in "".join(both)
+    assert "".join(both[1:9]).count("o") == 2
 
 
 def test_iterations_of_other_machines_are_told_apart() -> None:

@@ -33,7 +33,7 @@ class Edit:
 
 WANTED = {
     "solution.cpp": ('"no-trapping-math"', '"fast-math"'),
-    "solution.py": ("TILE = 4096", "TILE = 1024"),
+    "solution.py": ("OF_A_WARP = 1024", "OF_A_WARP = 512"),
 }
 """By the file that the demo's task is about."""
 

@@ -220,12 +220,19 @@ def collect(task: Task, state: Path, needs_runs: bool = True) -> Collected:
 
 
 def _series_of_pulled(entries: Sequence[Summary], task: Task, journal: Journal) -> Series:
-    """That of the newest entry with a speedup; if it ran the present task, older hashes of that belong to it."""
+    """That of the entries with a speedup that share a plot; if these ran the present task, older hashes of that belong
+    to it."""
     timed = [item for item in entries if item.geomean is not None]
-    newest = (timed or entries)[-1]
+    newest = comparison.newest_of_plot(timed or entries, _is_alike)
     is_present = bool(newest.task_hash) and task.hash.startswith(newest.task_hash)
     old = journal.old_hashes(task) if is_present else frozenset()
     return Series(newest.task_hash, *comparison.axis_of(newest), old_task_hashes=old)
+
+
+def _is_alike(item: Summary, other: Summary) -> bool:
+    """An old entry names the task's hash by its first digits, or not at all."""
+    short, long = sorted((item.task_hash, other.task_hash), key=len)
+    return long.startswith(short) and comparison.axis_of(item) == comparison.axis_of(other)
 
 
 def _what_to_do(task: Task) -> str:

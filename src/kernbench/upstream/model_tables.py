@@ -191,7 +191,6 @@ def _shares(rows: Sequence[ModelRow]) -> list[str]:
     return _markdown(table, left=(0, 1))
 
 
-
 def _exactness(rows: Sequence[ModelRow]) -> list[str]:
     wide = next((row.wide for row in rows if row.wide), "wider")
     table = [["model", "side", "bit-exact", "max abs", "relative L2", "PSNR dB", f"L2 to {wide}", "of eager"]]

@@ -72,7 +72,7 @@ def sweep(
     Exits with 1 if no variant is right. `kernbench guide sweep`.
 
     \b
-    kernbench sweep rms_norm --set TILE=1024,2048,4096 --set num_warps=2,4,8
+    kernbench sweep rms_norm --set OF_A_WARP=512,1024,2048 --set num_warps=2,4,8
     kernbench sweep softmax_host --variants variants --write
     """
     from kernbench.sweep.sweep_job import Order, SweepJob

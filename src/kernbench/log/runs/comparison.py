@@ -4,8 +4,9 @@ functions over results."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from harness.shared import findings, stats
@@ -171,6 +172,15 @@ def _headline(task: Task, results: Mapping[str, CaseResult]) -> list[CaseResult]
 def axis_of(run: Summary) -> tuple[str, str, str]:
     """What a speedup is measured over, and where; also works for a pulled entry, whose series is not known."""
     return run.baseline, run.environment.device_name, run.environment.l2
+
+
+def newest_of_plot(timed: Sequence[Summary], alike: Callable[[Summary, Summary], bool]) -> Summary:
+    """With which iterations have to be comparable to share a plot: the newest, or if it stands alone, as after a run
+    over another baseline, the newest that follows a comparable one."""
+    newest = timed[-1]
+    if any(alike(item, newest) for item in timed[:-1]):
+        return newest
+    return next((after for before, after in reversed([*pairwise(timed)]) if alike(before, after)), newest)
 
 
 def best_levels(entries: Sequence[Summary]) -> list[float | None]:

@@ -1,7 +1,7 @@
 """The trajectory as text: the geomean over iterations with its interval, the best so far, and a line at 1x.
 
 Speedups over another baseline or on another machine do not share an axis, so only iterations comparable with the newest
-have a point. The others, and failures, have a sign below the axis.
+have a point; if nothing is, those of the series before it. The others, and failures, have a sign below the axis.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ Grid = list[list[str]]
 
 
 def comparable(iterations: Sequence[Summary]) -> list[Summary]:
-    """The newest iterations that can be compared with the last timed one, and failures; one that was pulled and timed
-    again here is that run."""
+    """The newest iterations that share a plot, and failures; one that was pulled and timed again here is that run."""
     newest = [_here(item) for item in iterations[-NEWEST:]]
     return [item for item in _alike(newest, _series(iterations)) if item.complete]
 
@@ -206,10 +205,11 @@ def _is_elsewhere(item: Summary) -> bool:
 
 
 def _alike(newest: Sequence[Summary], series: Series | None) -> list[Summary]:
-    """Iterations comparable with the last timed one, and those without a time."""
-    last = next((item for item in reversed(newest) if _is_timed(item)), None)
-    if last is None:
+    """Iterations that share a plot, and those without a time."""
+    timed = [item for item in newest if _is_timed(item)]
+    if not timed:
         return list(newest)
+    last = comparison.newest_of_plot(timed, lambda item, other: _is_alike(item, other, series))
     return [item for item in newest if not _is_timed(item) or _is_alike(item, last, series)]
 
 
