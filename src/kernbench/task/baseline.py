@@ -33,7 +33,7 @@ class Baseline:
     tree: str = ""
     """Of a git revision: the hash of the task's folder there, which `file` is in."""
     given: str = ""
-    """Of a git revision: what `--baseline` takes to get the same one again."""
+    """What `--baseline` takes to get the same one again; empty if that is the file or the name."""
     notes: tuple[str, ...] = ()
     """What was different about the task at that revision, as sentences."""
 
@@ -48,8 +48,9 @@ class Baseline:
             raise BaselineError(
                 f"unknown baseline {text!r}: expected eager, compile, best, a file or git:REV"
             ) from None
-        if path.is_relative_to(folder):
-            path = path.relative_to(folder)
+        if not path.is_relative_to(folder):
+            return cls(path.name, path, given=_from_here(path, folder)).of(folder)
+        path = path.relative_to(folder)
         return cls(task.baseline) if str(path) == task.baseline else cls(path.name, path).of(folder)
 
     def of(self, source: Path) -> Baseline:
@@ -58,7 +59,7 @@ class Baseline:
             return self
         if not (digest := self.digest(source, None)):
             raise BaselineError(f"cannot read the baseline {self.file}; choose another")
-        return Baseline(f"{self.file.name}@{digest[:8]}", self.file)
+        return Baseline(f"{self.file.name}@{digest[:8]}", self.file, given=self.given)
 
     def for_worker(self, best: str | None) -> str:
         """The baseline for the request: a name, a file of the snapshot, or an absolute path."""
@@ -68,11 +69,8 @@ class Baseline:
 
     @property
     def option(self) -> str:
-        """What `--baseline` takes to choose it. Entries are shared: below the current folder a path begins there."""
-        if self.given or self.file is None:
-            return self.given or self.name
-        here = Path.cwd()
-        return str(self.file.relative_to(here) if self.file.is_relative_to(here) else self.file)
+        """What `--baseline` takes to choose it."""
+        return self.given or str(self.file or self.name)
 
     def digest(self, source: Path, best: str | None) -> str:
         """Hash of what is timed as the baseline: a file, the reference behind eager and compile, or the best source;
@@ -89,6 +87,14 @@ class Baseline:
             return hashlib.sha256(b"".join(parts)).hexdigest()
         except (OSError, NotRegular):
             return ""
+
+
+def _from_here(path: Path, folder: Path) -> str:
+    """Entries are shared: a file below the current folder is named from there, unless that names another one."""
+    here = Path.cwd()
+    short = str(path.relative_to(here)) if path.is_relative_to(here) else ""
+    found = next((place for place in _places(short, folder) if place.is_file()), None)
+    return short if found == path else str(path)
 
 
 def _places(text: str, folder: Path) -> tuple[Path, Path]:
