@@ -89,8 +89,9 @@ def slow_triton(folder: Path, percent: float, device: list[str]) -> str:
 
     def with_steps(steps: int) -> float:
         """The row's time in microseconds."""
-        changed = text.replace("rows, cols, eps, ROWS:", "rows, cols, eps, work, ROWS:")
-        changed = changed.replace("cols, eps, ROWS=", f"cols, eps, {steps} if rows == {GPU_ROWS} else 0, ROWS=")
+        changed = text.replace("rows, vectors, eps,", "rows, vectors, eps, work,")
+        changed = changed.replace("// vector, eps,", f"// vector, eps, {steps} if rows == {GPU_ROWS} else 0,")
+        assert changed.count("work,") == changed.count(f" {steps} if rows") == 1, "rms_norm has changed"
         place = changed.index("    tl.store(")
         path.write_text(changed[:place] + TAIL.lstrip("\n") + changed[place:])
         words = ["--case", GPU_ROW, "--no-confirm", "--baseline", "eager"]  # nothing to compile

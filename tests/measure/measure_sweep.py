@@ -8,7 +8,7 @@ for (PASSES), which is one of tens of percents and can be told apart on a busy m
 
     python -m tests.measure.measure_sweep [--set LANES=1,2,4,8,16,32] [--set PASSES=1,3,9] [--budget 100]
     python -m tests.measure.measure_sweep --task rms_norm --device cuda:0 \
-        --set TILE=1024,2048,4096,8192 --set num_warps=1,2,4,8
+        --set OF_A_WARP=256,512,1024,2048 --set num_warps=1,2,4,8
 """
 
 from __future__ import annotations
