@@ -175,8 +175,8 @@ def axis_of(run: Summary) -> tuple[str, str, str]:
 
 
 def newest_of_plot(timed: Sequence[Summary], alike: Callable[[Summary, Summary], bool]) -> Summary:
-    """With which iterations have to be comparable to share a plot: the newest, or if it stands alone, as after a run
-    over another baseline, the newest that follows a comparable one."""
+    """What an iteration has to be comparable with to be in the plot: the newest, or if nothing is, as after a run over
+    another baseline, the newest that follows a comparable one."""
     newest = timed[-1]
     if any(alike(item, newest) for item in timed[:-1]):
         return newest
