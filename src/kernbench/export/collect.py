@@ -136,11 +136,10 @@ class Collected:
         return entry if run is not entry and self._is_pulled_of_present(entry) else None
 
     def _is_pulled_of_present(self, entry: Summary) -> bool:
-        """An old entry names the task's hash by its first digits, or not at all."""
         present = self.present
         axis = present.baseline, present.device_name, present.l2
         hashes = (present.task_hash, *present.old_task_hashes)
-        same_task = any(known.startswith(entry.task_hash) or entry.task_hash.startswith(known) for known in hashes)
+        same_task = any(comparison.is_same_task(known, entry.task_hash) for known in hashes)
         return same_task and comparison.axis_of(entry) == axis
 
     @functools.cached_property
@@ -230,9 +229,8 @@ def _series_of_pulled(entries: Sequence[Summary], task: Task, journal: Journal) 
 
 
 def _is_alike(item: Summary, other: Summary) -> bool:
-    """An old entry names the task's hash by its first digits, or not at all."""
-    short, long = sorted((item.task_hash, other.task_hash), key=len)
-    return long.startswith(short) and comparison.axis_of(item) == comparison.axis_of(other)
+    same_task = comparison.is_same_task(item.task_hash, other.task_hash)
+    return same_task and comparison.axis_of(item) == comparison.axis_of(other)
 
 
 def _what_to_do(task: Task) -> str:

@@ -174,6 +174,11 @@ def axis_of(run: Summary) -> tuple[str, str, str]:
     return run.baseline, run.environment.device_name, run.environment.l2
 
 
+def is_same_task(one: str, other: str) -> bool:
+    """Of two hashes; an old entry names the task's by its first digits, or not at all."""
+    return one.startswith(other) or other.startswith(one)
+
+
 def newest_of_plot(timed: Sequence[Summary], alike: Callable[[Summary, Summary], bool]) -> Summary:
     """What an iteration has to be comparable with to be in the plot: the newest, or if nothing is, as after a run over
     another baseline, the newest that follows a comparable one."""

@@ -214,12 +214,11 @@ def _alike(newest: Sequence[Summary], series: Series | None) -> list[Summary]:
 
 
 def _is_alike(item: Summary, last: Summary, series: Series | None) -> bool:
-    """Whether it belongs to the current task too. An entry from another machine has only the first digits of the task
-    hash, or none, and a run of an older version has the old hash."""
+    """Whether it belongs to the same task too; a run of an older version has the old hash of it."""
     known = {last.task_hash}
     present = {series.task_hash, *series.old_task_hashes} if series is not None else set[str]()
     known |= present if last.task_hash in present else set()
-    same_task = any(name.startswith(item.task_hash) or item.task_hash.startswith(name) for name in known)
+    same_task = any(comparison.is_same_task(name, item.task_hash) for name in known)
     return same_task and comparison.axis_of(item) == comparison.axis_of(last)
 
 
