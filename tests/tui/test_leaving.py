@@ -64,6 +64,21 @@ async def test_the_picker_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "internal error: ZeroDivisionError" in picker.mistake
 
 
+@pytest.mark.anyio
+async def test_a_paint_that_was_due_is_dropped_once_panes_are_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On exit Textual takes them down one after the other, and lets timers go on until the screen's turn comes."""
+    app = make_app(FakeEngine())
+    async with app.run_test(size=(200, 60)) as pilot:
+        await settle(pilot)
+        assert app.main.ready
+        await app.main.heat.remove()
+        monkeypatch.setattr(Workbench, "is_running", False)
+        app.main.paint_soon = lambda: pytest.fail("painted")  # type: ignore[method-assign]
+        app.main._more = True
+        app.main._tick()
+        monkeypatch.undo()
+
+
 def test_a_command_that_fails_says_so_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

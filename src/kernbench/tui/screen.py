@@ -233,8 +233,8 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     @property
     def ready(self) -> bool:
-        """Whether the panes exist: not on exit or while switching tasks."""
-        return not self._turning and bool(self.query("#output"))
+        """Whether all panes exist: not on exit, where they go one after the other, or while switching tasks."""
+        return not self._turning and self.app.is_running and bool(self.query("#output"))
 
     @property
     def selected_row(self) -> Row | None:
@@ -290,7 +290,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     def _tick(self) -> None:
         self._paint_due = False
-        if self._more and not self._turning:
+        if self._more and self.ready:
             self.paint_soon()
 
     def paint(self) -> None:
