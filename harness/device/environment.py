@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import platform
 import re
@@ -48,6 +49,17 @@ def free_gpu_memory() -> int:
     import torch
 
     return int(torch.cuda.mem_get_info()[0])
+
+
+def give_back_gpu_memory() -> None:
+    """Returns what torch keeps for later tensors to the driver, if that is over a quarter of a GPU's memory: the judge
+    and the next worker need some as well."""
+    import torch
+
+    is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if is_used and torch.cuda.memory_reserved() > torch.cuda.mem_get_info()[1] // 4:
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def environment(device: str, gpu: Gpu | None) -> Environment:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from harness.check import verdicts
+from harness.device import environment
 from harness.inputs import variation
 from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import BadOutput, Draw
@@ -79,6 +80,8 @@ class Judging:
 
     def _known(self, case: Case) -> tuple[str, dict[int, CaseInputs], frozenset[str]]:
         if self._masters[0] != case.id:
+            self._masters = "", {}, frozenset()
+            environment.give_back_gpu_memory()
             draws = {seed: Draw(seed) for seed in seeds(self._request)}
             masters = {seed: CaseInputs(self._reference, case, draw, self._device) for seed, draw in draws.items()}
             names = variation.free_names([master.inputs for master in masters.values()], self._task.outputs)

@@ -172,8 +172,12 @@ class ConfirmedRows:
         """After the last time was taken."""
         for case in self.request.cases:
             for call in self._kept.pop(case, []):
-                form, own = described(call.result if call.is_unchanged else CHANGED)
-                header = {"case": case, "seed": seeds(self.request)[call.master], "lot": call.lot}
-                header |= {"mutated": [*call.mutated], "result": form}
-                sender.send(header, [*call.mutated.values(), *own])
+                self._send(sender, case, call)
+            environment.give_back_gpu_memory()
         sender.finish()
+
+    def _send(self, sender: Sender, case: str, call: KeptCall) -> None:
+        form, own = described(call.result if call.is_unchanged else CHANGED)
+        header = {"case": case, "seed": seeds(self.request)[call.master], "lot": call.lot}
+        header |= {"mutated": [*call.mutated], "result": form}
+        sender.send(header, [*call.mutated.values(), *own])

@@ -90,9 +90,7 @@ class Run:
         if self.request.build:
             builds.prune(self.request.build)
         gc.collect()
-        gpu = self.cache.gpu
-        if self.device != "cpu" and gpu is not None and torch.cuda.memory_reserved() > gpu.memory_bytes // 4:
-            torch.cuda.empty_cache()
+        environment.give_back_gpu_memory()
 
     def prepare(self) -> None:
         """Loads every row's baseline and inputs ahead of the first run; the next request ends it."""
@@ -104,7 +102,9 @@ class Run:
                 self._load_compiler()
                 material = self.cache.material(reference, case, self.cache.fixed, self.device)
                 material.entry(self.opponents.baseline(reference, case))(**copies(material.inputs))
+                del material
                 self.cache.trim()
+                environment.give_back_gpu_memory()
             gc.collect()
             gc.freeze()
         except Cancelled:
@@ -238,7 +238,8 @@ class Run:
                 self._confirm_row(rows, case, solution)
             self._conclude()
             self.progress.step("recheck")
-            rows.hand_over(sender)
+            with contextlib.suppress(EOFError, ConnectionError):  # the judge left: it says why
+                rows.hand_over(sender)
         self.emit("finished")
 
     def _confirm_row(self, rows: ConfirmedRows, case: Case, solution: Callable[..., Any]) -> None:

@@ -49,15 +49,25 @@ BRIEFLY = SLOWED.replace("time=time):", "time=time, end=time.monotonic() + 1.2):
     "time.sleep(0.001)", "time.monotonic() > end or time.sleep(0.001)"
 )
 """As if the machine were slower for a moment."""
+LARGE = f"""
+import sys
+{REFERENCE}
+def truth(x):
+    if "harness.judge" in sys.modules:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7.00 GiB")
+    return softmax(x.double())
+"""
+"""A reference whose exact results only the worker has room for."""
 
 
-def confirm(folder: Path, solutions: list[str]) -> list[list[Any]]:
-    """The messages of a confirmation of each source, all with one judge."""
+def confirm(folder: Path, solutions: list[str], references: tuple[str, ...] = ()) -> list[list[Any]]:
+    """The messages of a confirmation of each source, all with one judge; the last ones have references of their own."""
 
     async def work() -> list[list[Any]]:
         supervisor, answers = Supervisor("cpu", lambda event: None), []
-        for number, text in enumerate(solutions):
-            place = write_task(folder / str(number) / "softmax", solution_py=text)
+        usual = [REFERENCE] * (len(solutions) - len(references))
+        for number, (text, reference) in enumerate(zip(solutions, [*usual, *references], strict=True)):
+            place = write_task(folder / str(number) / "softmax", solution_py=text, reference_py=reference)
             task = taskfile.load(place)
             request = RunRequest(
                 run=f"confirm-{number}", task=task, source=str(place), cases=tuple(case.id for case in task.timed),
@@ -82,7 +92,9 @@ def findings(messages: list[Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    return confirm(tmp_path_factory.mktemp("judge"), [RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT])
+    return confirm(
+        tmp_path_factory.mktemp("judge"), [RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT, RIGHT], (LARGE,)
+    )
 
 
 def test_a_right_source_is_judged_right_in_at_least_a_hundred_calls(answers: list[list[Any]]) -> None:
@@ -112,6 +124,14 @@ def test_a_baseline_that_is_slower_for_a_moment_is_timed_again(tmp_path: Path) -
 
 def test_one_that_does_not_load_fails(answers: list[list[Any]]) -> None:
     assert answers[3][-1]["event"] == "failed"
+
+
+def test_a_judge_that_runs_out_of_memory_says_so(answers: list[list[Any]]) -> None:
+    """The worker finds nobody to hand its results to, which is no error of its own."""
+    lost = answers[5][-1]
+    assert isinstance(lost, WorkerLost)
+    assert lost.detail.startswith("the judge could not judge it: ")
+    assert "out of memory" in lost.detail
 
 
 def test_a_judge_that_ends_is_reported(tmp_path: Path) -> None:
