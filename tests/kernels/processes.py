@@ -18,12 +18,12 @@ def run(code: str, task: Path, interpreted: bool = True) -> None:
     """Runs to its end, with the task's files to import."""
     if interpreted:
         settings = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-        path = [str(task), str(ROOT)]
-        forked = Forked(code, environment=settings, path=path, imports=IMPORTS, interpreted=True)
+        forked = Forked(code, environment=settings, path=[str(task), str(ROOT)], imports=IMPORTS, interpreted=True)
         _, errors = forked.communicate(timeout=300)
         assert forked.returncode == 0, errors[-LONGEST:] or f"exit code {forked.returncode}"
         return
-    settings = {**os.environ, "PYTHONPATH": f"{task}{os.pathsep}{ROOT}"}
+    path = [str(task), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     settings.pop("TRITON_INTERPRET", None)
     done = subprocess.run(
         [sys.executable, "-c", code], env=settings, capture_output=True, text=True, timeout=300, check=False

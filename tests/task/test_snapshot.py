@@ -11,7 +11,7 @@ from tests import ROOT
 
 SHIPPED = {
     "attention_concat_copy": "44fcf906de122300",
-    "causal_conv3d_cat_pad": "f273fff930a55eda",
+    "causal_conv3d_cat_pad": "f67abb3467b22af4",
     "ernie_adaln_residual_gate": "3a5c307ac942c6fb",
     "fuse_scale_shift": "7b22ebb2f2b23d38",
     "fused_add_rms_norm": "6db6054f6e164219",
