@@ -29,7 +29,7 @@ struct Word<16> {
   using type = uint4;
 };
 
-// Plain loads on purpose: those that pass the L1 by or mark lines to leave the L2 first came out 4 % slower, and stores
+// Plain loads on purpose: those that bypass the L1 or mark lines to leave the L2 first came out 4 % slower, and stores
 // so marked 1 to 2 % on most rows.
 template <typename T, int N>
 __device__ __forceinline__ Chunk<T, N> load(const T* from) {

@@ -15,7 +15,8 @@ MOST_COLS = 8192
 WIDEST = 16
 """Bytes that a thread loads at once."""
 MOST_CHUNKS = 16
-"""Where vectors are narrow, threads are as many as leave about so many chunks for each."""
+"""That threads are to have where vectors are narrow; few blocks on a multiprocessor, or chunks left empty, may make it
+more."""
 UNEVEN = 1.5
 """Times the cost of a share that leaves chunks empty: it has masks, and slower statistics."""
 NOT_FRAMED = Spread(0, 0, 1, 0)
@@ -43,7 +44,7 @@ class Launch(NamedTuple):
     start: Callable[..., None]
     layout: tuple[int, ...]
     low: tuple[int, ...]
-    """The bits that an address must have clear, for x, which residual is like, gate, weight, bias, scale, shift."""
+    """Address bits that must be clear, for x (and residual), gate, weight, bias, scale, shift."""
 
 
 def choose(
@@ -94,8 +95,8 @@ def _threads(vectors: int, chunks: int) -> int:
 
 
 def _blocks(threads: int, registers: int) -> int:
-    """Blocks that fit a multiprocessor when a thread takes so many registers: a quarter of them are for every fourth
-    warp, and they come in eights."""
+    """Blocks that fit a multiprocessor when a thread takes so many registers. Each of the four schedulers has a quarter
+    of the registers, and a thread gets them in units of eight."""
     warps = 512 // (-(-registers // 8) * 8) * 4
     return max(1, min(32, 2048 // threads, warps * 32 // threads))
 

@@ -33,11 +33,11 @@ def spread(name: str, operand: torch.Tensor, batch: int, tokens: int, cols: int)
         raise ValueError(f"{name} of shape {list(shape)} is none of {LAYOUTS} for [{batch}, {tokens}, {cols}]")
     rows = shape[0] if len(shape) > 1 else 1
     frames = shape[1] if len(shape) > 2 else 1
-    if frames == 0 or tokens % frames:
+    if frames != tokens and (frames == 0 or tokens % frames):
         raise ValueError(f"{name}: {tokens} tokens are no multiple of {frames} frames")
     return Spread(
         batch=stride[0] if rows > 1 else 0,
         frame=stride[1] if frames > 1 else 0,
-        tokens=tokens // frames,
+        tokens=tokens // max(frames, 1),
         column=stride[-1],
     )

@@ -96,7 +96,8 @@ struct Statistics {
 
 // Mean and 1 / sqrt(variance + eps), or 0 and that of the mean square. Centred at every level, so that a row far from
 // zero loses nothing: a thread sums around its first value, lanes merge means and squared deviations, warps sum around
-// the first warp's mean. Where lanes have unequal counts, all of a warp sum around its first value and merge the sums.
+// the first warp's mean. Where lanes have unequal counts, all of a warp sum around one value and merge the sums: the
+// mean of what its lanes begin with, because a single value may be the one that is far from all others.
 template <bool LAYER, int COLS, class SHARE, typename T, int CHUNKS, int WIDTH>
 __device__ __forceinline__ Statistics statistics(Chunk<T, WIDTH> (&held)[CHUNKS], float eps) {
   constexpr bool EVEN = SHARE::EVEN;
@@ -104,7 +105,12 @@ __device__ __forceinline__ Statistics statistics(Chunk<T, WIDTH> (&held)[CHUNKS]
   __shared__ float2 partial[32];
   float v[WIDTH], mean = 0.f, squares = 0.f;
   float first = LAYER ? wide(held[0].at[0]) : 0.f;
-  if constexpr (LAYER && !EVEN) first = __shfl_sync(~0u, first, 0);
+  if constexpr (LAYER && !EVEN) {
+    const float of_lane_0 = __shfl_sync(~0u, first, 0);  // which has one
+    first = (SHARE::inside(0) ? first : of_lane_0) * (1.f / 32);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) first += __shfl_xor_sync(~0u, first, step);
+  }
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) {
     widen(held[c], v);

@@ -102,7 +102,7 @@ def _check(x, residual, operands, variant, norm_type):
             raise ValueError(f"{name} must be a float tensor on {x.device}, not {value.dtype} on {value.device}")
 
 
-# Launches by addresses, which is the shortest way, wherever those have the bits clear that vectors need to have clear.
+# Launches by addresses, which is the shortest way, wherever these are aligned for the vectors.
 
 
 def _plain(elsewhere, found, output):

@@ -1,7 +1,7 @@
 """The path for every layout, stride and machine: Triton programs that hold rows in registers between their two uses.
 
-Triton knows of a number at most that 16 divides it. So columns and strides come in steps of a power of two that divides
-all of them, which is a constant: what it divides, the compiler can load at once.
+All that Triton checks about a number is whether 16 divides it. So columns and strides come in steps of a power of two
+that divides all of them, which is a constant: what it divides, the compiler can load at once.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SHIPPED = {
     "ltx2_qknorm_split_rope": "e17188d5e990aef8",
     "ltx2_rms_adaln": "e0bf9fcf963fc0fb",
     "norm_infer": "894f4e44b9d1b5cf",
-    "norm_scale_shift": "30246ce92c4f9baf",
+    "norm_scale_shift": "bde9265a25b5dc62",
     "norm_tanh_mul_add": "29db14c7b2567f7b",
     "qknorm_rope": "1ca6a64d7673e26a",
     "residual_gate_add": "a424d7ce9000de6a",
