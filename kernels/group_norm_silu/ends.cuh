@@ -3,9 +3,9 @@
 
 #include "output.cuh"
 
-// Where vectors are MIXED, a unit may begin or end inside one. Whole vectors are counted so that every unit has as many,
-// and fewer than two vectors' worth of values are left at its two ends. A warp of the team's first block takes them, a
-// lane each; elsewhere nobody has one. Neighbours never touch each other's values.
+// Where vectors are MIXED, a unit may begin or end inside one. Whole vectors are counted so that every unit has as
+// many, and fewer than two vectors' worth of values are left at its two ends. A warp of the team's first block takes
+// them, a lane each; other blocks take none. Neighbours never touch each other's values.
 template <class T, class L, bool MIXED = L::MIXED != 0> struct Ends {
     static constexpr bool present = false;
     static constexpr int channel = 0;

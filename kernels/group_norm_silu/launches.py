@@ -115,7 +115,8 @@ class Units(NamedTuple):
 
     def per_spatial(self) -> int:
         """By which the device divides by `spatial`: the upper half of the product or, where vectors are mixed, that
-        without the last binary digits of spatial - 1 but one. Exact for all of a unit; a signed number of 32 bits."""
+        shifted right by one less than the bit length of spatial - 1. Exact for all of a unit; a signed number of
+        32 bits."""
         if self.mixed:
             return -(-(2 ** (31 + (self.spatial - 1).bit_length())) // self.spatial) - 2**32
         return 2**32 // self.spatial + 1 if self.spatial > 1 else 0
@@ -124,8 +125,9 @@ class Units(NamedTuple):
 def choose(
     chip: Chip, kind: str, size: int, shape: tuple[int, ...], num_groups: int, channels_last: bool
 ) -> Launch | None:
-    """For values of `size` bytes, which CUDA calls `kind`. None where channels have less
-    values than a vector or, channels-last, vectors would straddle groups."""
+    """For values of `size` bytes, which CUDA calls `kind`. None where channels have fewer
+    values than a vector, groups fewer than two vectors' or more than 256 channels, or, channels-last, vectors would
+    straddle groups."""
     cuts = list((slices_of if channels_last else groups_of)(kind, size, shape, num_groups))
     if not cuts or cuts[0].vectors >= 2**30:
         return None

@@ -1,6 +1,8 @@
 """group_norm_silu for torch.compile: the direct entry as an operator that a graph can hold.
 
-Call solution.group_norm_silu itself where no graph is made: going through an operator costs 15 us a call and more.
+The layout is left to Inductor: between convolutions, which it makes channels-last, it passes that on instead of copying
+to what eager would have and back. Call solution.group_norm_silu itself where no graph is made: an operator adds 15 us a
+call and more.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import torch
 from solution import group_norm_silu as direct
 
 
-@torch.library.custom_op("kernbench::group_norm_silu", mutates_args=())
+@torch.library.custom_op("kernbench::group_norm_silu", mutates_args=(), tags=(torch.Tag.flexible_layout,))
 def group_norm_silu(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, num_groups: int, eps: float
 ) -> torch.Tensor:

@@ -125,7 +125,7 @@ template <class T, class L, int THREADS> struct Writer {
         if constexpr (L::MIXED != 0) vector = L::before(g, unit) + vector * L::MIXED;
         channel = vector / g.spatial;
         within = vector - channel * g.spatial;
-        look_up(g);
+        look_up<false>(g);
     }
     __device__ __forceinline__ uint4 operator()(const Geometry& g, uint4 packed) const {
         if constexpr (L::MIXED != 0) return activated<T>(packed, mean, current, next, g.spatial - within);
@@ -137,7 +137,7 @@ template <class T, class L, int THREADS> struct Writer {
         if (within < g.spatial) return;
         do within -= g.spatial, ++channel;
         while (within >= g.spatial);
-        look_up(g);
+        look_up<false>(g);
     }
     __device__ __forceinline__ void backwards(const Geometry& g) {
         if (L::LAST) return;
@@ -145,11 +145,13 @@ template <class T, class L, int THREADS> struct Writer {
         if (within >= 0) return;
         do within += g.spatial, --channel;
         while (within < 0);
-        look_up(g);
+        look_up<true>(g);
     }
-    __device__ __forceinline__ void look_up(const Geometry& g) {  // beyond the unit's ends what is not used
-        current = table[max(0, min(channel, g.channels - 1))];
-        if constexpr (L::MIXED != 0) next = table[max(0, min(channel + 1, g.channels - 1))];
+    // Beyond the unit's ends, and BEFORE its beginning, what is not used.
+    template <bool BEFORE> __device__ __forceinline__ void look_up(const Geometry& g) {
+        const auto nearest = [&](int c) { return BEFORE ? max(0, min(c, g.channels - 1)) : min(c, g.channels - 1); };
+        current = table[nearest(channel)];
+        if constexpr (L::MIXED != 0) next = table[nearest(channel + 1)];
     }
 };
 

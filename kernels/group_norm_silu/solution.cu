@@ -1,7 +1,7 @@
 // GroupNorm and SiLU in one launch. Every element is read from memory once wherever the chip can hold what it must.
 //
 // Work comes in units. In a contiguous tensor a unit is a group; channels-last it is a slice of SLICE 16-byte vectors
-// of every position, which holds several whole groups. Where the places of a channel are not whole vectors, a group is
+// of every position, which holds several whole groups. Where the values of a channel are not whole vectors, a group is
 // one span of memory all the same: only vectors at the border of two channels look up both, and one warp takes the
 // values outside of whole vectors. A team of blocks takes a unit: each block its share, each thread the same vectors in
 // every step, which nobody else touches. So what a thread keeps between statistics and output, in registers or in its

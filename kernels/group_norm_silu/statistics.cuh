@@ -8,7 +8,7 @@ struct Geometry {
     int vectors;      // of a unit
     int share;        // of a block: whole positions
     int slices;       // units of a batch entry
-    int spatial;      // contiguous: of a channel; its values where channels are no whole vectors
+    int spatial;      // contiguous: of a channel; its values where vectors are MIXED
     int channels;     // contiguous: of a group
     int row;          // channels-last: of a position
     long long batch;  // channels-last: of a batch entry

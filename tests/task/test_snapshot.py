@@ -16,7 +16,7 @@ SHIPPED = {
     "fuse_scale_shift": "7b22ebb2f2b23d38",
     "fused_add_rms_norm": "6db6054f6e164219",
     "gelu_concat": "7dc2bda565ae8289",
-    "group_norm_silu": "54797baba3aca8f9",
+    "group_norm_silu": "ad0349eb1a9fd481",
     "ltx2_dual_modulate": "1024c2af9e08d1bb",
     "ltx2_qknorm_split_rope": "e17188d5e990aef8",
     "ltx2_rms_adaln": "e0bf9fcf963fc0fb",
