@@ -1,6 +1,6 @@
 // Heads of any even width, in vectors of WIDTH elements: 8, or fewer where a vector would straddle a pair or a head.
 //
-// LANES lanes of a warp share a head, as many as it takes and no power of two, so 104 columns are 13 lanes and a warp
+// LANES lanes of a warp share a head, as many as it takes, not only powers of two: 104 columns are 13 lanes and a warp
 // holds two heads. A lane takes EACH units, LANES apart: one vector of neighbours, or with NEOX the two vectors whose
 // elements are turned against each other, so that no lane needs another's. What is not turned comes in units as well.
 // As in solution.cu, everything is asked for before anything is waited for.

@@ -28,8 +28,9 @@ def shares(tokens, heads, units, unit, multiprocessors):
     """Lanes to a head, heads to a group of lanes, threads to a block, and blocks to q or k of a token.
 
     A head has `units` of `unit` elements. Few tokens take the most warps: nothing is shorter than a single load. Many
-    take what costs the fewest instructions, of which there are, in sevens, 6 for a warp, 2 for each of its heads, and
-    one for each element of a lane for each head that it has, and one more for weights and angles.
+    take what costs the fewest instructions. These are counted in units of seven: 6 for a warp, 2 for each head of a
+    group of lanes, and for each unit of a lane one more than it has elements, once for every head and once for weights
+    and angles.
     """
     found = []
     for each in range(1, max(1, MOST_OF_HEAD // unit) + 1):

@@ -2,9 +2,9 @@
 store.
 
 CUDA C++ for bfloat16 heads, packed or as slices of a fused projection: solution.cu where they are of 64, 128 or 256 and
-can be read 16 bytes at a time, any_width.cuh for those of any other even width up to 512. Triton (any_heads.py) for
-everything else and on a CPU. A call costs a handful of Python statements, because the heads of a small one are done in
-2 us: what has to be looked at, is looked at once for every form of the arguments and kept.
+turned in whole vectors, any_width.cuh for every other even width up to 512. Triton (any_heads.py) for everything else
+and on a CPU. A call costs a handful of Python statements, because the heads of a small one are done in 2 us: arguments
+are inspected once for every form of theirs, and what was found is kept.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def apart(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps):
 
 
 def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, in_place=True):
-    """The launch for arguments of this form, the bits that no address may have, and its numbers.
+    """The launch for arguments of this form, the address bits that must be clear, and its numbers.
 
     No launch where only Triton will do.
     """

@@ -1,7 +1,7 @@
 """Rotary embedding, out of place: adjacent pairs with fp32 tables, or LTX-2's halves with bf16 tables of every head.
 
 CUDA C++ (solution.cu) for bf16 whose lanes lie side by side, in words of 16 bytes, or of 8, 4 or 2 where widths or
-strides are no multiples of 16; Triton (portable.py) for every other layout, for halves of more than 256, and on a CPU.
+strides are not multiples of 16; Triton (portable.py) for every other layout, for halves of more than 256, and on a CPU.
 Every element is read once and written once, so the work is to keep the memory busy:
 
 - halves take the kernel and the block that their size asks for (BY_SIZE);
@@ -89,8 +89,8 @@ def _in_triton(x, cos, sin, variant, interleaved):
 
 
 def _plan(x, cos, sin, variant, interleaved):
-    """The launch for arguments of this form, the bits that no address may have, its last arguments, and what makes the
-    output; no launch where only Triton will do."""
+    """The launch for arguments of this form, the address bits that must be clear, its last arguments, and what makes
+    the output; no launch where only Triton will do."""
     check(x, cos, sin, variant, interleaved)
     if not x.is_cuda or x.dtype != torch.bfloat16 or not 0 < x.numel() < 2**31:
         return None, 0, (), None
@@ -158,7 +158,7 @@ def _adjacent_pairs(x, cos, sin):
     cos_token, sin_token = _steps(cos)[0], _steps(sin)[0]
     width = math.gcd(VECTOR, dim, x_batch, x_token, 2 * cos_token, 2 * sin_token)
     tables_fit = cos.shape[1] == dim // 2 and (dim == 2 or cos.stride(1) == sin.stride(1) == 1)
-    if width == 1 or not tables_fit or x.stride(-1) != 1 or x_head not in (0, dim) or batch > 65535:
+    if width == 1 or not tables_fit or x.stride(-1) != 1 or (heads > 1 and x_head != dim) or batch > 65535:
         return None
     columns, fewest = dim // width, 2 if width == VECTOR else 4
     for widest in WIDEST_ROWS:

@@ -12,6 +12,7 @@ TASK = ROOT / "kernels" / "qknorm_rope"
 TOOLS = """
 import torch
 import reference
+import solution
 from solution import qknorm_rope
 
 def inputs_of(tokens, heads, dims, seed=0, spread=1.0, offset=0.0, **more):
@@ -156,6 +157,8 @@ for size in ([40, 40], [88, 32], [104, 104], [136, 128], [90, 90], [130, 2], [51
         for packed in (False, True):
             inputs = inputs_of(tokens, heads, size, k_heads=k_heads, is_neox=neox, packed=packed)
             assert error(inputs) < 5e-2, (size, neox, tokens, packed)
+            (_, launch, *_) = solution._plans[inputs["q"].shape, neox][-1]
+            assert launch is not None, (size, neox, tokens, packed)
     assert error(inputs_of(70, 6, size, positions="int32 shuffled", cache_rows=33)) < 5e-2, size
 assert error(inputs_of(9000, 130, [90, 90])) < 5e-2
 assert error(inputs_of(513, 130, [256, 256], k_heads=1)) < 5e-2  # more heads than a block takes

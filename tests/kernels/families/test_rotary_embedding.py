@@ -60,7 +60,8 @@ pairs = inputs_of("standard", 2, 9, 4, 64)
 x = pairs["x"]
 beside = torch.cat((x, x + 1, x - 1), dim=2)
 for other in (x[0], x[:, :, 1:2], beside[:, :, 4:8], x.transpose(1, 2).contiguous().transpose(1, 2), x[:, :0], x[:0],
-              torch.cat((x, x), -1)[..., ::2], beside.flatten()[3:3 + x.numel()].view(x.shape)):
+              x[:, :, :1].expand(x.shape), torch.cat((x, x), -1)[..., ::2],
+              beside.flatten()[3:3 + x.numel()].view(x.shape)):
     taken = {**pairs, "x": other, "cos": pairs["cos"][:other.shape[-3]], "sin": pairs["sin"][:other.shape[-3]]}
     assert error(taken) < 1e-2, other.stride()
 both = torch.cat((pairs["cos"], pairs["sin"]), dim=1)
