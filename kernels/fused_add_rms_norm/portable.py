@@ -24,7 +24,7 @@ def _add_norm_rows(
     residual_at = residual + row * residual_row + far * residual_column
     added = tl.load(x_at, mask=inside, other=0.0)
     stream = tl.load(residual_at, mask=inside, other=0.0)
-    gain = tl.load(weight + column * weight_column, mask=column < cols, other=0.0).to(tl.float32)
+    gain = tl.load(weight + far * weight_column, mask=column < cols, other=0.0).to(tl.float32)
     summed = added.to(tl.float32) + stream.to(tl.float32)
     tl.store(residual_at, summed.to(residual.dtype.element_ty), mask=inside)
     scale = 1.0 / tl.sqrt(tl.sum(summed * summed, axis=1) / cols + eps)

@@ -18,7 +18,7 @@ def _norm_rows(
     x, weight, bias, out, rows, vectors, steps, eps, V: tl.constexpr,
     LAYER: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    # Width and step come as so many vectors of V: Triton itself asks of a number no more than whether 16 divides it.
+    # Width and step come as so many vectors of V: all that Triton checks is whether 16 divides a number.
     cols = vectors * V
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)

@@ -29,13 +29,12 @@ template <int LANES> __device__ __forceinline__ float sum_of_lanes(float own) {
     return own;
 }
 
-// Short rows. LANES lanes of a warp take a row, so that its sums are shuffles; every thread has ROWS rows in flight.
-// Where VECTORS is no power of two, lanes at the end of a row have nothing to do; where rows are no whole number of 16
-// bytes, V is narrower. Gain and offset come once to a block, through shared memory, and are loaded together with x:
-// loaded after the sums they are a second trip to memory before the first store, and loaded by every warp they cost
-// 16384 heads 0.1 us on an H200. The barrier is no loss: a block's stores follow its loads in one go, which makes even
-// a plain copy of that size 0.1 us faster.
-// The host sees to it that x has fewer than 2^32 vectors.
+// Short rows. LANES lanes of a warp take a row, so its sums need only shuffles; every thread has ROWS rows in flight.
+// Where VECTORS is not a multiple of LANES, lanes at the end of a row have nothing to do; where rows are not whole
+// 16-byte vectors, V is narrower. Gain and offset come once to a block, through shared memory, and are loaded together
+// with x: loaded after the sums they are a second trip to memory before the first store, and loaded by every warp they
+// cost 16384 heads 0.1 us on an H200. The barrier is no loss: a block's stores follow its loads in one go, which makes
+// even a plain copy of that size 0.1 us faster. The host sees to it that x has fewer than 2^32 vectors.
 template <class T, class V, int VECTORS, int LANES, int ROWS, int THREADS, bool AHEAD, Norm NORM, bool WEIGHT,
           bool BIAS>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS) short_rows(

@@ -1,12 +1,12 @@
 """LayerNorm and RMSNorm over rows, for inference: fp32 inside, one rounding at the store.
 
-CUDA C++ (solution.cu) where x is packed, of any width; Triton (portable.py) for every other layout and on a CPU. Either
-way a row is read once, stays in registers between its statistics and its output, and the variance of a LayerNorm is
-centred.
+CUDA C++ (solution.cu) where x is packed, of any width, and all tensors begin at 16-byte addresses; Triton (portable.py)
+for the rest and on a CPU. Either way a row is read once, stays in registers between its statistics and its output, and
+the variance of a LayerNorm is centred.
 
-Short rows (the heads of attention) take part of a warp each, so that their sums need no barrier; longer rows take a
-block. A call costs a handful of Python statements, because the rows of a small call are done in 2 us: what has to be
-looked at, is looked at once for every form of the arguments and kept.
+Short rows (the heads of attention) take a warp each or part of one, so that their sums need no barrier; longer rows
+take a block. A call costs a handful of Python statements, because the rows of a small call are done in 2 us: arguments
+are inspected once for every form of theirs, and what was found is kept.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _plan(x, weight, bias, variant):
 
 def _short(kind, row_bytes, rows, traits):
     """A row to up to 32 lanes, in blocks of 128, whatever the size of x; only how it is loaded goes by size. None where
-    a row is too long.
+    a row is too long or has too many narrow vectors.
 
     In sweeps on an H200 two rows to a thread took 1.53, 1.76, 2.98 and 76.4 us for 1320, 4096, 16384 and 648720 heads
     of 128, a copy of the third 2.97. Asking for two lines at once made 16384 heads 0.03 us faster, but 4096 slower by

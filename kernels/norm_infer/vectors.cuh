@@ -84,7 +84,8 @@ __device__ __forceinline__ V normalised(V vector, float mean, float scale, V wei
     return narrow<T, V>(wide);
 }
 
-// Behind a branch ptxas would put off all that only the store needs, such as loads of the gain. Under a predicate not.
+// Behind a branch ptxas would put off all that only the store needs, such as loads of the gain. A predicate does not
+// have this effect.
 __device__ __forceinline__ void store_if(bool inside, uint4* to, uint4 v) {
     asm volatile("{ .reg .pred inside; setp.ne.s32 inside, %5, 0; @inside st.global.v4.u32 [%0], {%1, %2, %3, %4}; }"
                  :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"((int)inside)

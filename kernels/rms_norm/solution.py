@@ -64,9 +64,13 @@ def _rms_norm(
 
 
 def rms_norm(x, weight, eps):
-    x = x.contiguous()
-    out = torch.empty_like(x)
     cols = x.shape[-1]
+    if weight.shape != (cols,):
+        raise ValueError(f"weight of shape {list(weight.shape)}: rows of {cols} take one as long")
+    x, weight = x.contiguous(), weight.contiguous()
+    out = torch.empty_like(x)
+    if not x.numel():
+        return out
     rows = x.numel() // cols
     head = 1 << (cols.bit_length() - 1)
     rest = triton.next_power_of_2(cols - head) if cols > head else 0

@@ -143,6 +143,9 @@ for start, gap in itertools.product((0, 1, 8), (0, 8, 3)):
     for tokens in (33, 300):
         right(inputs_of(tokens, 1024, "bfloat16", start=start, gap=gap))
 right(inputs_of(300, 32768, "bfloat16"))
+wide = inputs_of(2, 32768, "bfloat16")
+far = torch.empty(32768, 65600, dtype=torch.bfloat16, device=device)[:, 0]  # its last element begins beyond 2^31
+right({**wide, "weight": far.copy_(wide["weight"])})
 
 inputs = inputs_of(4096, 4096, "bfloat16")
 expected = exact(inputs)
