@@ -1,5 +1,5 @@
-// fuse_scale_shift for 16-bit rows of any width: every access is 16 bytes where columns come in eights, and as much as
-// divides a row elsewhere.
+// fuse_scale_shift for 16-bit rows of any width: every access is 16 bytes where columns come in eights. Elsewhere
+// scale_shift_across still moves 16, and the LayerNorms as much as divides a row.
 #include "chunks.cuh"
 
 using u32 = unsigned int;

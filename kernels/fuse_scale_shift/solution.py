@@ -1,9 +1,9 @@
 """x * (constant + scale) + shift, and LayerNorm modulated by the set that a token's index picks.
 
-What production runs takes CUDA (solution.cu), in rows of any width: 16-bit values, a shift for every token, a scale
-that is broadcast over tokens or has a stride, a LayerNorm without weight and bias. Every other layout takes Triton
-(portable.py), and so does every tensor on a CPU. Small rows live on the launch path: what the form of the arguments
-decides is decided once and kept as a plan.
+What production runs takes CUDA (solution.cu), in rows of any width from 8 columns on: 16-bit values, a shift for every
+token, a scale that is broadcast over tokens or has a stride, a LayerNorm without weight and bias. Every other layout
+takes Triton (portable.py), and so do x and shift off 16 bytes and every tensor on a CPU. Small rows live on the launch
+path: what the form of the arguments decides is decided once and kept as a plan.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ no longer matters: 27030 of them take 111.2 us in blocks of 1024, 111.4 in block
 LONGEST_ROW = 8192
 WIDEST = 16
 """Bytes of a vector."""
+INDICES = torch.int32, torch.int64, torch.bool
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
@@ -76,7 +77,7 @@ def _scale_shift(x, scale, shift, scale_constant, aligned=True):
 
 
 def _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual, aligned=WIDEST):
-    """All addresses of 16-bit values are multiples of `aligned`, which is found out where they are not of 16."""
+    """All addresses of 16-bit values are multiples of `aligned`, computed only if they are not multiples of 16."""
     tensors = (x, residual, residual_gate, *sets, index) if with_residual else (x, *sets, index)
     try:
         *vectors_at, index_at = [tensor.data_ptr() for tensor in tensors]
@@ -147,7 +148,7 @@ def _select01_plan(x, residual, residual_gate, sets, index, aligned):
     makes an output."""
     by_triton = (None, 0, 0, None)
     like_x = [] if residual is None else [residual, residual_gate]
-    if not _fits(x, (*sets, index, *like_x)) or x.shape[2] > LONGEST_ROW:
+    if not _fits(x, (*sets, index, *like_x)) or x.shape[2] > LONGEST_ROW or x.shape[1] >= 1 << 31:
         return by_triton
     batch, tokens, cols = x.shape
     set_stride = sets[0].stride(0) if batch > 1 else 0
@@ -155,7 +156,7 @@ def _select01_plan(x, residual, residual_gate, sets, index, aligned):
         any(vector.shape != (batch, cols) or vector.dtype != x.dtype or vector.stride(1) != 1 for vector in sets)
         or (batch > 1 and any(vector.stride(0) != set_stride for vector in sets))
         or any(tensor.shape != x.shape or tensor.dtype != x.dtype or not tensor.is_contiguous() for tensor in like_x)
-        or index.shape != (batch, tokens) or index.dtype not in C_NAMES or not index.is_contiguous()
+        or index.shape != (batch, tokens) or index.dtype not in INDICES or not index.is_contiguous()
     ):  # fmt: skip
         return by_triton
     width = math.gcd(aligned // x.element_size(), cols, set_stride)

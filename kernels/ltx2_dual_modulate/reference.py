@@ -22,7 +22,7 @@ ROWS = {
 
 def make_inputs(case, seed, device, spread=1.0, offset=0.0):
     """Explicit modulations are slices of a packed row. `layout` is their shape, and that of the embedding; `gap` leaves
-    so many elements behind every row of x and of the packed rows, `start` begins both so many elements late."""
+    that many elements after every row of x and of the packed rows, `start` begins both that many elements late."""
     generator = torch.Generator(device=device).manual_seed(seed)
     batch, tokens, cols, dtype = case["batch"], case["tokens"], case["cols"], case["dtype"]
     modulation_dtype = case.get("modulation_dtype", dtype)

@@ -1,12 +1,12 @@
 // y = rms_norm(x) * (1 + scale) + shift in fp32, twice of the same norm, where everything can be read as whole vectors.
 //
 // A block takes a row and keeps it, packed, between its sum of squares and its output: four fifths of the traffic are
-// what it writes. A vector is what becomes 16 bytes of an output, four columns: lanes next to each other then write next
-// to each other. Of eight columns, 16 bytes of bf16, a lane would write two vectors, and every store of a warp half of
-// twice as many sectors. With few rows the call is all latency, and the modulation comes with x (EARLY). With many it
-// comes out of the L1 when it is used: registers are rows in flight.
+// what it writes. A vector is what becomes 16 bytes of an output, four columns: lanes next to each other then write
+// next to each other. Of eight columns, 16 bytes of bf16, a lane would write two vectors, and each store of a warp
+// would touch twice as many sectors and fill half of each. With few rows the call is all latency, and the modulation
+// comes with x (EARLY). With many it comes out of the L1 when it is used: registers are rows in flight.
 //
-// Roundings and the order of the sum are those of torch's own kernels, so that most rows come out bit for bit.
+// Roundings and the order of the sum are those of torch's own kernels, so that most rows are bit-identical.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

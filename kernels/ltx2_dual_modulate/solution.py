@@ -3,7 +3,7 @@
 The four vectors are given, or made of an embedding and a learned table while they are read, rounded as production does.
 CUDA C++ (solution.cu) wherever columns lie side by side, in vectors as wide as width, strides and addresses allow; so
 odd widths are served by the same kernel. Triton (portable.py) for every other form and on a CPU. What a call needs is
-worked out once for every form of the arguments and kept: the rows of audio are done in 2 us.
+worked out once for every form of the arguments and kept: the rows of audio are done in 3 us or less.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _plan(variant, x, *modulation):
         or found
         or (column, modulation_column) != (1, 1)
         or any(part.dtype != parts[0].dtype for part in parts)
-        or (variant == FROM_TEMB and not modulation[1].is_contiguous())
+        or (variant == FROM_TEMB and not (modulation[0].stride(-1) == 1 and modulation[1].is_contiguous()))
     ):
         return None, None, 0, ()
     strides = *of_x, *of_modulation

@@ -34,7 +34,7 @@ def _modulated_rows(
     LAYER: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, WEIGHT2: tl.constexpr, BIAS2: tl.constexpr,
     TWICE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    # Widths and steps come as so many vectors of V: Triton itself asks of a number no more than whether 16 divides it.
+    # Widths and steps come as so many vectors of V: all that Triton checks is whether 16 divides a number.
     cols = vectors * V
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     batch, token, column = (row // tokens)[:, None] * V, (row % tokens)[:, None] * V, tl.arange(0, BLOCK)

@@ -5,8 +5,8 @@
 // other at the barriers, and a multiprocessor has more rows in flight.
 #include "vectors.cuh"
 
-// x and shift are used once: they shall neither push the gains, which every row needs, out of the L1, nor the results
-// out of the L2.
+// x and shift are used once: they must push neither the gains, which every row needs, out of the L1 nor the results out
+// of the L2.
 __device__ __forceinline__ uint4 load_once(const uint4* from) {
     unsigned long long first_to_go;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first_to_go));
@@ -58,7 +58,7 @@ __device__ __forceinline__ void normalise(uint4 packed, float factor, uint4 gain
     widen(narrow(wide, kind), wide, kind);
 }
 
-// Of weight, scale, weight2 and scale2 it matters how they are aligned only where rows are whole vectors.
+// weight, scale, weight2 and scale2 need alignment only where rows are whole vectors.
 template <class T, int COLS, int THREADS, bool DUAL, bool GAIN, bool GAIN2>
 __global__ void __launch_bounds__(THREADS) modulated_rows(
     const uint4* __restrict__ x, const void* __restrict__ weight, const void* __restrict__ scale,

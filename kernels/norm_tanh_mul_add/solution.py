@@ -3,8 +3,8 @@
 Statistics and arithmetic are fp32; the normalised row is rounded to the dtype of x before it is multiplied, and the
 second statistics are those of the rounded first result: both as production has it.
 
-CUDA C++ (solution.cu) for what production runs: RMSNorm without a bias, scale the same for all rows, shift a tensor
-like x. Triton (portable.py) for every other form, and on a CPU.
+CUDA C++ (solution.cu) for what production runs, in rows of any width: RMSNorm without a bias, scale the same for all
+rows, shift a tensor like x, both at 16-byte addresses. Triton (portable.py) for every other form, and on a CPU.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _check(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, var
         raise ValueError(f"norm_type {norm_type!r} is neither rms nor layer")
     if x.dtype not in IN_CUDA:
         raise ValueError(f"x is {x.dtype}; norm_tanh_mul_add takes float32, bfloat16 and float16")
-    if x.ndim != 3 or not 0 < x.shape[2] <= MOST_COLUMNS or (x.numel() and x.stride(2) != 1):
+    if x.ndim != 3 or not 0 < x.shape[2] <= MOST_COLUMNS or not _is_packed(x):
         needs = f"batch, tokens and 1 to {MOST_COLUMNS} packed columns"
         raise ValueError(f"x of shape {list(x.shape)}: it must have {needs}")
     if (variant == DUAL) != (scale2 is not None) or (variant == SINGLE and (weight2 is not None or bias2 is not None)):
@@ -112,13 +112,17 @@ def _check(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, var
             raise ValueError(f"{name} of shape {list(vector.shape)}: rows of {x.shape[2]} take a packed one as long")
     modulation = {"scale": scale, "shift": shift} | ({"scale2": scale2} if variant == DUAL else {})
     for name, tensor in modulation.items():
-        if tensor.ndim != 3 or tensor.shape[2] != x.shape[2] or (tensor.numel() and tensor.stride(2) != 1):
+        if tensor.ndim != 3 or tensor.shape[2] != x.shape[2] or not _is_packed(tensor):
             raise ValueError(f"{name} of shape {list(tensor.shape)}: three dimensions and x's packed columns are taken")
         if any(length not in (1, whole) for length, whole in zip(tensor.shape[:2], x.shape[:2], strict=True)):
             raise ValueError(f"{name} of shape {list(tensor.shape)} cannot be broadcast to {list(x.shape)}")
     for tensor in (weight, bias, scale, shift, weight2, bias2, scale2):
         if tensor is not None and (tensor.dtype != x.dtype or tensor.device != x.device):
             raise ValueError(f"a {tensor.dtype} tensor on {tensor.device} beside an x of {x.dtype} on {x.device}")
+
+
+def _is_packed(rows):
+    return rows.stride(-1) == 1 or rows.shape[-1] == 1 or not rows.numel()
 
 
 def _in_triton(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, eps, variant):

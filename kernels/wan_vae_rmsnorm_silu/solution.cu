@@ -3,7 +3,7 @@
 //
 // Channels-last, a position is a row, and a team of lanes takes it. Elsewhere channels lie apart, and a block takes a
 // tile of all channels at as many neighboring positions as make whole sectors: a thread has vectors of as many
-// positions, of every so manyth channel, and the block's sums meet in shared memory.
+// positions, of every n-th channel, and the block's sums meet in shared memory.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -89,7 +89,7 @@ __device__ __forceinline__ float activated(float u) { return u * reciprocal(fmaf
 
 // ---- channels-last: a team of TEAM lanes to a row of VECTORS ----
 
-// Rows beyond the last are read as the last one, in vain: lanes that are not there could not take part in sums.
+// Beyond the last row, lanes read that row again and drop the result: every lane has to take part in the shuffles.
 template <class T, int VECTORS, int TEAM, int THREADS, bool BIASED>
 __global__ void __launch_bounds__(THREADS)
     normed_rows(const uint4* __restrict__ x, const uint4* __restrict__ gamma, const uint4* __restrict__ bias,

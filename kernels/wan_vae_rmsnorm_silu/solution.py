@@ -110,6 +110,8 @@ def _tile(vectors, outer, channels, device):
 
 
 def _in_triton(x, gamma, bias):
+    if not x.numel():
+        return torch.empty_like(x)
     lying = _lying(x)
     if lying is None:
         x = torch.empty_like(x).copy_(x)  # which keeps the order of the strides

@@ -151,7 +151,10 @@ for dtype, batch, tokens, cols in SHAPES:
             case = {**common, "variant": variant, "set_chunks": 6, "affine": False, "index_dtype": index_dtype}
             check(case, "cuda")
             check(case, "cuda", offset=16.0)
-assert any(launch is not None for alike in solution._plans.values() for _, launch, *_ in alike)
+    alike = [(key[0], plans) for key, plans in solution._plans.items() if key[1] == (batch, tokens, cols)]
+    in_cuda = {name for name, plans in alike for _, launch, *_ in plans if launch is not None}
+    assert in_cuda == {"scale_shift", "select01"}, (tokens, cols)
+check({**case, "cols": 5}, "cuda")
 
 odd = reference.make_inputs({"variant": "scale_shift", "batch": 1, "tokens": 9, "cols": 64, "dtype": "bfloat16",
                              "scale": "[B,C]", "shift": "[B,L,C]", "scale_constant": 0}, 0, "cuda")
