@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.kernels import processes
 
 COMPILED = """
@@ -32,6 +34,7 @@ def image(n):
 
 one, gate = torch.randn(2, 64), torch.randn(1, 1, 256)
 CALLS = {
+    "attention_choice": lambda n: torch.randn(3, 2, n, 4, 64).transpose(2, 3).unbind(),
     "attention_concat_copy": lambda n: (rows(n, 2, 64), rows(3, 2, 64), "concat_sequence", "BA"),
     "causal_conv3d_cat_pad": lambda n: (torch.randn(1, 4, 2, n, 6), torch.randn(1, 4, 1, n, 6), [1, 1, 1, 1, 2, 0]),
     "self_attention_adaln": lambda n: (rows(n, 64), torch.ones(64), *torch.randn(2, 1, 1, 64)),
@@ -88,3 +91,53 @@ for name, made in CALLS.items():
 
 def test_a_graph_holds_every_operator_without_copies_and_for_all_sizes(tmp_path: Path) -> None:
     processes.run(COMPILED, tmp_path)
+
+
+BETWEEN_CONVOLUTIONS = """
+import sys
+import torch
+from kernbench.kernels import operators
+from torch._inductor import config
+
+config.force_disable_caches = True
+layouts = []
+
+def spied(name):
+    operator = getattr(operators, name)
+    module = sys.modules[f"kernbench.kernels._{name}.op"]
+    direct = module.direct
+
+    def seen(x, *arguments, **options):
+        layouts.append((name, x.is_contiguous(memory_format=torch.channels_last)))
+        return direct(x, *arguments, **options)
+
+    module.direct = seen
+    return operator
+
+group_norm, rms_norm = spied("group_norm_silu"), spied("wan_vae_rmsnorm_silu")
+width = 128 if device == "cuda" else 64  # fewer leave Inductor's convolutions on a GPU as they are
+first, second, third = (torch.nn.Conv2d(width, width, 3, padding=1, device=device) for _ in range(3))
+x, gain = torch.randn(1, width, 16, 16, device=device), torch.ones(width, device=device)
+
+def step(x):
+    x = second(group_norm(first(x), gain, gain - 1, 32, 1e-6))
+    return third(rms_norm(x, gain.view(-1, 1, 1)))
+
+with torch.no_grad():
+    wanted = step(x)
+    assert [is_last for _, is_last in layouts] == [False, False]  # contiguous in eager
+    layouts.clear()
+    torch.testing.assert_close(torch.compile(step)(x), wanted, atol=1e-2, rtol=1e-2)
+assert layouts == [("group_norm_silu", True), ("wan_vae_rmsnorm_silu", True)], layouts
+"""
+
+
+@pytest.mark.long
+def test_inductor_passes_the_layout_on(tmp_path: Path) -> None:
+    """It makes convolutions channels-last; what keeps its input's layout needs no copies between them."""
+    processes.run(f"device = 'cpu'\n{BETWEEN_CONVOLUTIONS}", tmp_path)
+
+
+@pytest.mark.gpu
+def test_inductor_passes_the_layout_on_in_cuda(tmp_path: Path) -> None:
+    processes.run(f"device = 'cuda'\n{BETWEEN_CONVOLUTIONS}", tmp_path, interpreted=False)

@@ -10,6 +10,7 @@ from kernbench.task import snapshot
 from tests import ROOT
 
 SHIPPED = {
+    "attention_choice": "5692c2cbe5c0bb1a",
     "attention_concat_copy": "44fcf906de122300",
     "causal_conv3d_cat_pad": "f67abb3467b22af4",
     "ernie_adaln_residual_gate": "3a5c307ac942c6fb",

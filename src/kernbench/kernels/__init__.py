@@ -18,6 +18,7 @@ from typing import Any
 from kernbench.kernels import family
 
 ENTRIES = {
+    "attention_choice": "attention_choice",
     "attention_concat_copy": "attention_concat_copy",
     "causal_conv3d_cat_pad": "causal_conv3d_cat_pad",
     "ernie_adaln_residual_gate": "ernie_adaln_residual_gate",

@@ -11,6 +11,7 @@ from typing import Any
 from kernbench.kernels import family
 
 FAMILIES = {
+    "attention_choice": "attention_choice",
     "attention_concat_copy": "attention_concat_copy",
     "causal_conv3d_cat_pad": "causal_conv3d_cat_pad",
     "self_attention_adaln": "ernie_adaln_residual_gate",

@@ -71,7 +71,8 @@ for layout in reference.ORDERS:
 x = torch.randn(2, 64, 3, 4, 16, device=device).bfloat16()
 gamma = torch.randn(64, 2, device=device).bfloat16()
 last = x.to(memory_format=torch.channels_last_3d)
-views = [x[:, :, 1:], x[:, :, ::2], x[..., ::2], x.transpose(3, 4), last[..., 1:], last[:, :, 1:], x[0], x[0, :, 0, 0]]
+views = [x[:, :, :0, :, ::2], x[:0, ..., ::2]]
+views += [x[:, :, 1:], x[:, :, ::2], x[..., ::2], x.transpose(3, 4), last[..., 1:], last[:, :, 1:], x[0], x[0, :, 0, 0]]
 for view in views:
     wide = view if view.dim() > 2 else view.mT
     wide = wide.unsqueeze(0) if wide.dim() == 4 else wide
