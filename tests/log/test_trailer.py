@@ -188,17 +188,19 @@ def test_what_is_shipped_is_listed_plotted_and_exported_without_a_run(name: str,
     listed = list(book.iterations())
     entries = pulled(task)
     assert [item.iteration for item in listed] == [entry.iteration for entry, _text in entries]
-    assert listed
-    if len(listed) > 1:
+    shared = sharing_a_plot(entries)
+    entries = [(entry, text) for entry, text in entries if entry.right]
+    assert entries
+    if len(entries) > 1:
         plot = "\n".join("".join(text for text, _style in line) for line in trajectory.draw(book.iterations(), 80, 20))
         assert "─ best" in plot
         assert f"#{listed[-1].iteration}" in plot
     page = export.text(task, tmp_path / "state", "html")
-    drawn = sharing_a_plot(entries)
+    drawn = [entry for entry in shared if entry.right]
     assert page.count('<circle class="') == len(drawn)
     chart = page[page.index('id="heatmap"') :]
     chart = chart[: chart.index("</svg>")]
-    assert chart.count("<g><title>") == len(drawn) * len(task.timed)
+    assert chart.count("<g><title>") == len(shared) * len(task.timed)
     for entry, text in entries:
         rows = pulled_entries.rows(task, text)
         assert len(rows) == len(re.findall(r"(?m)^\| (?!case |---)", text))
