@@ -96,8 +96,9 @@ class CaseRun:
         self._land(row.result)
         self._context.cache.trim()
 
-    def recheck(self, row: Row) -> None:
-        """Adds the findings of the slow checks; a row that fails them loses its time."""
+    def recheck(self, row: Row, is_last_try: bool = True) -> bool:
+        """Adds the findings of the slow checks; a row that fails them loses its time. False if memory ran out and there
+        is another try."""
         self._progress.step("recheck", row.case)
         slow = self._slow_checks(row)
         try:
@@ -108,7 +109,10 @@ class CaseRun:
         except (Cancelled, BadTask):
             raise
         except torch.OutOfMemoryError as problem:  # what was checked and timed so far remains valid
+            self._contest.kept[row.case.id] = [*slow.kept]
             fewer = findings.make("fewer_checks", detail=self._failures.row(row.case, problem).detail)
+            if not is_last_try:
+                return False
             result = replace(row.result, checked=2, findings=(*row.result.findings, fewer))
         except BaseException as problem:
             result = replace(self._failures.row(row.case, problem), checked=2)
@@ -119,6 +123,7 @@ class CaseRun:
             if judgement.problem is not None:
                 result = result.untimed("wrong", judgement.problem, error=judgement.error, errors=judgement.errors)
         self._land(result)
+        return True
 
     def _try(self, case: Case) -> CaseResult:
         launches = interpreter.launches()

@@ -26,7 +26,7 @@ from harness.load import builds, compiled, machine_code
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
-from harness.run.case_run import CaseRun
+from harness.run.case_run import CaseRun, Row
 from harness.run.confirmation import ConfirmedRows
 from harness.run.context import RunContext
 from harness.run.failures import CaseFailures
@@ -264,10 +264,15 @@ class Run:
                 self.progress.step("baseline", row.case)
                 self._load_compiler()
                 rows.catch_up(row)
+        if self.request.quick:
+            return
+        large: list[Row] = []
         for index, row in enumerate(right):
             self.progress.done = index
-            if not row.result.failed and not self.request.quick:
-                rows.recheck(row)
+            if not row.result.failed and not rows.recheck(row, is_last_try=False):
+                large.append(row)
+        for row in large:  # now that the others' results are gone
+            rows.recheck(row)
 
     def _load_compiler(self) -> None:
         """Once; on a GPU it takes seconds, and the worker reports that it is warm afterwards."""

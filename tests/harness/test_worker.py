@@ -592,3 +592,13 @@ def test_memory_that_runs_out_in_the_slow_checks_leaves_the_time(child: Child, t
     assert (last["status"], last["checked"]) == ("ok", 2)
     assert last["solution_us"] is not None
     assert [finding["name"] for finding in last["findings"]] == ["fewer checks"]
+
+
+def test_checks_that_ran_out_of_memory_are_tried_again_after_the_others(child: Child, tmp_path: Path) -> None:
+    once = REFERENCE.replace(
+        "    return {",
+        "    if spread != 1.0 and not tried:\n        tried.append(1)\n"
+        "        raise torch.OutOfMemoryError('full')\n    return {",
+    )
+    last = only(child.run(write_task(tmp_path, reference_py=f"tried = []\n{once}"), cases=SMALL))
+    assert (last["status"], last["checked"], last["findings"]) == ("ok", 2, [])
