@@ -33,11 +33,21 @@ def main(device: str) -> None:
 
 
 def _serve(channel: Channel, message: Mapping[str, Any], device: str) -> None:
+    from harness.device import environment
+
+    run = str(message["run"])
+    problem = _judged(channel, message, device)
+    channel.emit("finished", run=run, problem=problem)
+    channel.forget(run)
+    environment.give_back_gpu_memory()
+
+
+def _judged(channel: Channel, message: Mapping[str, Any], device: str) -> str:
+    """Judges what the worker hands over; returns why it could not."""
     from harness.judging.cases import Judging
     from harness.judging.handover import Receiver
 
     run = str(message["run"])
-    problem = ""
     try:
         judging = Judging(decode(RunRequest, dict(message)), device)
         with contextlib.closing(Receiver(device, lambda: not channel.cancelled(run))) as receiver:
@@ -47,10 +57,9 @@ def _serve(channel: Channel, message: Mapping[str, Any], device: str) -> None:
         for case, (calls, found) in judging.results().items():
             channel.emit("judged", run=run, case=case, calls=calls, problem=found)
     except EOFError:
-        problem = "the worker left before it had handed over its results"
+        return "the worker left before it had handed over its results"
     except BaseException as error:  # the workbench says what happened
         from harness.load.failure import Paths, describe
 
-        problem = describe(error, Paths(str(message["task"]["folder"]))).message
-    channel.emit("finished", run=run, problem=problem)
-    channel.forget(run)
+        return describe(error, Paths(str(message["task"]["folder"]))).message
+    return ""

@@ -9,6 +9,7 @@ import platform
 import re
 import socket
 from pathlib import Path
+from typing import Any
 
 from harness.device.gpu import Gpu
 from harness.shared import format as fmt
@@ -56,8 +57,10 @@ def give_back_gpu_memory() -> None:
     and the next worker need some as well."""
     import torch
 
-    is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    if is_used and torch.cuda.memory_reserved() > torch.cuda.mem_get_info()[1] // 4:
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return
+    properties: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    if torch.cuda.memory_reserved() > properties.total_memory // 4:
         gc.collect()
         torch.cuda.empty_cache()
 

@@ -109,10 +109,11 @@ class CaseRun:
         except (Cancelled, BadTask):
             raise
         except torch.OutOfMemoryError as problem:  # what was checked and timed so far remains valid
-            self._contest.kept[row.case.id] = [*slow.kept]
-            fewer = findings.make("fewer_checks", detail=self._failures.row(row.case, problem).detail)
+            detail = self._failures.row(row.case, problem).detail  # frees what this case and the cache held, too
             if not is_last_try:
+                self._contest.kept[row.case.id] = [*slow.kept]
                 return False
+            fewer = findings.make("fewer_checks", detail=detail)
             result = replace(row.result, checked=2, findings=(*row.result.findings, fewer))
         except BaseException as problem:
             result = replace(self._failures.row(row.case, problem), checked=2)

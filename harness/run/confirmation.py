@@ -171,8 +171,9 @@ class ConfirmedRows:
     def hand_over(self, sender: Sender) -> None:
         """After the last time was taken."""
         for case in self.request.cases:
-            for call in self._kept.pop(case, []):
-                self._send(sender, case, call)
+            calls = self._kept.pop(case, [])
+            while calls:
+                self._send(sender, case, calls.pop(0))
             environment.give_back_gpu_memory()
         sender.finish()
 

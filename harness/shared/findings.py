@@ -82,9 +82,9 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "inputs_kept": Definition(
         "inputs kept in the L2",
-        "in {slow} of {blocks} blocks that the other side began, the first call on a set of inputs took longer than"
-        " later ones (median {longer}):"
-        " these found their inputs in the L2. Load them without evict_last, or time with `--warm`",
+        "in {slow} of the {blocks} blocks that the baseline or the best began, the source's first call on a set of"
+        " inputs took longer than its later calls (median {longer}), which found them in the L2. Load them without"
+        " evict_last, or time with `--warm`",
         disqualifying=True,
     ),
     "interpreted_bf16": Definition(

@@ -26,20 +26,21 @@ LONGER = 1.05
 """A first call that takes so many times the median of the others is slow."""
 IN_MOST = 0.75
 """Share of the blocks."""
-FEWEST_BLOCKS = 5
+FEWEST_BLOCKS, FEWEST_OF_BASELINE = 5, 2
+"""Of the source to accuse it, of the baseline to excuse it."""
 
 
 def finding(timing: Timing) -> Finding | None:
     """Disqualifies if the solution's first calls are slow and the baseline's, which the flush treats alike, are not."""
     own, base = (list(_ratios(timing, side)) for side in ("solution", "baseline"))
-    if not _is_slow(own) or _is_slow(base):
+    if len(own) < FEWEST_BLOCKS or len(base) < FEWEST_OF_BASELINE or not _is_slow(own) or _is_slow(base):
         return None
     slow = sum(ratio > LONGER for ratio in own)
     return make("inputs_kept", slow=slow, blocks=len(own), longer=fmt.percent(stats.median(own) - 1))
 
 
 def _is_slow(ratios: list[float]) -> bool:
-    return len(ratios) >= FEWEST_BLOCKS and sum(ratio > LONGER for ratio in ratios) >= IN_MOST * len(ratios)
+    return sum(ratio > LONGER for ratio in ratios) >= IN_MOST * len(ratios)
 
 
 def _ratios(timing: Timing, side: str) -> Iterator[float]:

@@ -600,5 +600,31 @@ def test_checks_that_ran_out_of_memory_are_tried_again_after_the_others(child: C
         "    if spread != 1.0 and not tried:\n        tried.append(1)\n"
         "        raise torch.OutOfMemoryError('full')\n    return {",
     )
-    last = only(child.run(write_task(tmp_path, reference_py=f"tried = []\n{once}"), cases=SMALL))
-    assert (last["status"], last["checked"], last["findings"]) == ("ok", 2, [])
+    events = child.run(write_task(tmp_path, reference_py=f"tried = []\n{once}"), cases=("small", "large"))
+    rows = [event["result"] for event in events if event["event"] == "case" and event["result"]["checked"] == 2]
+    assert [(row["id"], row["status"], row["findings"]) for row in rows] == [("large", "ok", []), ("small", "ok", [])]
+
+
+RUNS_IN = """
+import sys
+
+def runs_in(name):
+    frame, files = sys._getframe(), set()
+    while frame is not None:
+        files.add(frame.f_code.co_filename.rpartition("/")[2])
+        frame = frame.f_back
+    return name in files
+"""
+
+
+def test_kept_results_are_judged_again_when_memory_ran_out(child: Child, tmp_path: Path) -> None:
+    """The source is wrong in measured calls alone, and memory runs out while the first of these is judged."""
+    source = f"{RUNS_IN}\ndef scale(x, factor):\n    return x * factor + runs_in('clocks.py')\n"
+    truth = (
+        "tried = []\ndef truth(x, factor):\n    if runs_in('slow_checks.py') and not tried:\n"
+        "        tried.append(1)\n        raise torch.OutOfMemoryError('full')\n    return scale(x.double(), factor)\n"
+    )
+    task = write_task(tmp_path, solution_py=source, reference_py=f"{REFERENCE}\n{RUNS_IN}\n{truth}")
+    last = only(child.run(task, cases=SMALL))
+    assert (last["status"], last["checked"]) == ("wrong", 2)
+    assert last["detail"].endswith("(in a timed call)")

@@ -73,6 +73,8 @@ def test_functions_are_named_as_their_module_names_them(tmp_path: Path) -> None:
         ("contextlib.py(81): inner", False),
         ("/tmp/torchinductor_root/ab/cab.py(3): call", False),
         ("harness/cuda/launching.py(76): start", False),
+        ("/venv/harness/cuda/launching.py(76): start", False),
+        ("my_harness/cuda/ops.py(76): start", True),
         ("<frozen importlib._bootstrap>(1): _load", False),
         ("<built-in method mul of Tensor object at 0x7f>", False),
         ("nn.Module: Linear_0", False),

@@ -16,7 +16,7 @@ FUNCTION = re.compile(r"(?P<file>[^()]+)\((?P<line>\d+)\): (?P<name>.+)")
 MODULE = re.compile(r"nn\.Module: (?P<owner>.+)_\d+")
 PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 MACHINERY = frozenset(("torch", "triton", "functorch", "torchgen", *sys.stdlib_module_names)) - {"__main__"}
-GENERATED = ("torchinductor", "injection/stack_recorder.py", "harness/cuda/", "<frozen ")
+GENERATED = ("torchinductor", "injection/stack_recorder.py", "/harness/cuda/", "<frozen ")
 """Parts of file names: code that torch.compile writes, the recorder, kernbench's launches, Python's own start."""
 
 
@@ -41,7 +41,7 @@ def is_relevant(name: str) -> bool:
 
 def is_machinery(file: str) -> bool:
     """Whether a file belongs to torch, triton, Python itself, generated code or kernel launches."""
-    if any(part in file for part in GENERATED):
+    if any(part in f"/{file}" for part in GENERATED):
         return True
     return PACKAGES.sub("", file).partition("/")[0].removesuffix(".py") in MACHINERY
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from types import MappingProxyType
 
+import pytest
+
 from harness.device.activity import Activity, Record
 from harness.timing import first_touch
 from harness.timing.samples import Timing
@@ -42,37 +44,54 @@ def timing(own: list[list[Activity]], base: list[list[Activity]], began: str = "
     return Timing({}, rounds, flat)
 
 
+def joined(*timings: Timing) -> Timing:
+    """One timing with the blocks of all."""
+    names = timings[0].activities
+    activities = {name: [call for one in timings for call in one.activities[name]] for name in names}
+    return Timing({}, tuple(block for one in timings for block in one.rounds), activities)
+
+
 EVEN = [call(1700), call(1732), call(1700), call(1668)]
 SLOW = [call(1900), *EVEN[1:]]
+EXCUSED = timing([EVEN] * 3, [SLOW] * 3, "solution")
+ACCUSED = timing([EVEN] * 3, [EVEN] * 3, "solution")
+"""Blocks that the solution began, and in which the baseline's first calls are slow, or are not."""
 
 
 def test_slow_first_calls_of_the_solution_alone_disqualify() -> None:
-    found = first_touch.finding(timing([SLOW] * 6 + [EVEN] * 2, [EVEN] * 8))
+    found = first_touch.finding(joined(timing([SLOW] * 6 + [EVEN] * 2, [EVEN] * 8), ACCUSED))
     assert found is not None
     assert (found.code, found.disqualifying) == ("inputs_kept", True)
-    assert "in 6 of 8 blocks" in found.help
+    assert "in 6 of the 8 blocks" in found.help
     assert "median 12%" in found.help
 
 
 def test_slow_first_calls_in_fewer_blocks_are_noise() -> None:
-    assert first_touch.finding(timing([SLOW] * 5 + [EVEN] * 3, [EVEN] * 8)) is None
-    assert first_touch.finding(timing([SLOW] * 4, [EVEN] * 4)) is None
+    assert first_touch.finding(joined(timing([SLOW] * 5 + [EVEN] * 3, [EVEN] * 8), ACCUSED)) is None
+    assert first_touch.finding(joined(timing([SLOW] * 4, [EVEN] * 4), ACCUSED)) is None
 
 
 def test_the_call_that_begins_a_block_is_slow_for_another_reason() -> None:
     """It follows the kernels that vary the inputs' values."""
-    assert first_touch.finding(timing([SLOW] * 8, [EVEN] * 8, began="solution")) is None
+    begun = timing([SLOW] * 8, [EVEN] * 8, "solution")
+    assert first_touch.finding(joined(begun, timing([EVEN] * 8, [EVEN] * 8))) is None
 
 
-def test_slow_first_calls_of_both_sides_have_another_cause() -> None:
-    mine, other = (timing([SLOW] * 8, [SLOW] * 8, began) for began in ("baseline", "solution"))
-    activities = {name: [*mine.activities[name], *other.activities[name]] for name in mine.activities}
-    assert first_touch.finding(Timing({}, mine.rounds + other.rounds, activities)) is None
+@pytest.mark.parametrize("count", [5, 8, 12])
+def test_slow_first_calls_of_both_sides_have_another_cause(count: int) -> None:
+    """Either side counts in the blocks that the other one began, however few these are."""
+    slow = timing([SLOW] * count, [SLOW] * count)
+    assert first_touch.finding(joined(slow, EXCUSED)) is None
+    assert first_touch.finding(joined(slow, ACCUSED)) is not None
+
+
+def test_without_the_baselines_first_calls_nothing_is_said() -> None:
+    assert first_touch.finding(timing([SLOW] * 8, [EVEN] * 8)) is None
 
 
 def test_a_first_call_that_launches_more_is_not_compared() -> None:
     other = [call(1900, "Memcpy HtoD"), *EVEN[1:]]
-    assert first_touch.finding(timing([other] * 8, [EVEN] * 8)) is None
+    assert first_touch.finding(joined(timing([other] * 8, [EVEN] * 8), ACCUSED)) is None
 
 
 def test_a_row_without_records_has_nothing_to_compare() -> None:
@@ -81,6 +100,6 @@ def test_a_row_without_records_has_nothing_to_compare() -> None:
 
 def test_blocks_with_another_side_keep_their_place() -> None:
     """The solution has blocks with each opponent; the baseline's calls must not be taken from those with the best."""
-    both = timing([SLOW] * 16, [EVEN] * 8 + [[]] * 8)
+    both = joined(timing([SLOW] * 16, [EVEN] * 8 + [[]] * 8), ACCUSED)
     rounds = tuple(MappingProxyType({name: times for name, times in block.items() if times}) for block in both.rounds)
     assert first_touch.finding(Timing({}, rounds, both.activities)) is not None
