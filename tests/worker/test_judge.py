@@ -60,14 +60,13 @@ def truth(x):
 """A reference whose exact results only the worker has room for."""
 
 
-def confirm(folder: Path, solutions: list[str], references: tuple[str, ...] = ()) -> list[list[Any]]:
-    """The messages of a confirmation of each source, all with one judge; the last ones have references of their own."""
+def confirm(folder: Path, *tasks: dict[str, str]) -> list[list[Any]]:
+    """The messages of a confirmation of each task, all with one judge. A task is the files that are not the usual."""
 
     async def work() -> list[list[Any]]:
         supervisor, answers = Supervisor("cpu", lambda event: None), []
-        usual = [REFERENCE] * (len(solutions) - len(references))
-        for number, (text, reference) in enumerate(zip(solutions, [*usual, *references], strict=True)):
-            place = write_task(folder / str(number) / "softmax", solution_py=text, reference_py=reference)
+        for number, files in enumerate(tasks):
+            place = write_task(folder / str(number) / "softmax", **files)
             task = taskfile.load(place)
             request = RunRequest(
                 run=f"confirm-{number}", task=task, source=str(place), cases=tuple(case.id for case in task.timed),
@@ -92,9 +91,8 @@ def findings(messages: list[Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    return confirm(
-        tmp_path_factory.mktemp("judge"), [RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT, RIGHT], (LARGE,)
-    )
+    tasks = [{"solution_py": text} for text in (RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT)]
+    return confirm(tmp_path_factory.mktemp("judge"), *tasks, {"solution_py": RIGHT, "reference_py": LARGE})
 
 
 def test_a_right_source_is_judged_right_in_at_least_a_hundred_calls(answers: list[list[Any]]) -> None:
@@ -118,7 +116,7 @@ def test_a_baseline_that_the_source_slows_down_is_found(answers: list[list[Any]]
 
 @pytest.mark.long
 def test_a_baseline_that_is_slower_for_a_moment_is_timed_again(tmp_path: Path) -> None:
-    (messages,) = confirm(tmp_path, [BRIEFLY])
+    (messages,) = confirm(tmp_path, {"solution_py": BRIEFLY})
     assert "opponent_slowed" not in findings(messages)
 
 
@@ -127,7 +125,7 @@ def test_one_that_does_not_load_fails(answers: list[list[Any]]) -> None:
 
 
 def test_a_judge_that_runs_out_of_memory_says_so(answers: list[list[Any]]) -> None:
-    """The worker finds nobody to hand its results to, which is no error of its own."""
+    """The worker then has nobody to hand its results to, and must not report that as an error of its own."""
     lost = answers[5][-1]
     assert isinstance(lost, WorkerLost)
     assert lost.detail.startswith("the judge could not judge it: ")
