@@ -36,6 +36,7 @@ one, gate = torch.randn(2, 64), torch.randn(1, 1, 256)
 CALLS = {
     "attention_choice": lambda n: torch.randn(3, 2, n, 4, 64).transpose(2, 3).unbind(),
     "attention_concat_copy": lambda n: (rows(n, 2, 64), rows(3, 2, 64), "concat_sequence", "BA"),
+    "bias_residual_add": lambda n: (torch.randn(1, 8, n, 6), one[0, :8], torch.randn(1, 8, n, 6), 1.0),
     "causal_conv3d_cat_pad": lambda n: (torch.randn(1, 4, 2, n, 6), torch.randn(1, 4, 1, n, 6), [1, 1, 1, 1, 2, 0]),
     "self_attention_adaln": lambda n: (rows(n, 64), torch.ones(64), *torch.randn(2, 1, 1, 64)),
     "attention_residual_mlp_adaln": lambda n: (

@@ -94,6 +94,7 @@ ELSEWHERE = {
     "attention_concat_copy",  # around sequence-parallel attention
     "ltx2_qknorm_split_rope", "ltx2_dual_modulate", "ltx2_rms_adaln",  # of LTX-2
     "causal_conv3d_cat_pad", "wan_vae_rmsnorm_silu",  # of video decoders
+    "bias_residual_add",  # of decoders
     "attention_choice",  # torch chooses the same kernel
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The decoder's blocks as diffusers computes them, with one call for GroupNorm and SiLU."""
+"""The decoder's blocks as diffusers computes them, with a call for each operation of layers.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import layers
 def resnet_block(self, input_tensor, temb=None, *args, **kwargs):
     """Without the embedding of a time step and without sampling: a decoder's blocks have neither."""
     x = self.conv1(layers.normed_silu(input_tensor, self.norm1, self.nonlinearity))
-    x = self.conv2(layers.normed_silu(x, self.norm2, self.nonlinearity))
+    x = layers.normed_silu(x, self.norm2, self.nonlinearity)
     skip = input_tensor if self.conv_shortcut is None else self.conv_shortcut(input_tensor)
-    return (skip + x) / self.output_scale_factor
+    return layers.last(self.conv2, x, skip, self.output_scale_factor)
 
 
 def decoder(self, sample, latent_embeds=None):

@@ -20,6 +20,7 @@ from kernbench.kernels import family
 ENTRIES = {
     "attention_choice": "attention_choice",
     "attention_concat_copy": "attention_concat_copy",
+    "bias_residual_add": "bias_residual_add",
     "causal_conv3d_cat_pad": "causal_conv3d_cat_pad",
     "ernie_adaln_residual_gate": "ernie_adaln_residual_gate",
     "fuse_scale_shift": "fuse_scale_shift",

@@ -13,6 +13,7 @@ from kernbench.kernels import family
 FAMILIES = {
     "attention_choice": "attention_choice",
     "attention_concat_copy": "attention_concat_copy",
+    "bias_residual_add": "bias_residual_add",
     "causal_conv3d_cat_pad": "causal_conv3d_cat_pad",
     "self_attention_adaln": "ernie_adaln_residual_gate",
     "attention_residual_mlp_adaln": "ernie_adaln_residual_gate",
