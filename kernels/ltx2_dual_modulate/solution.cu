@@ -73,6 +73,15 @@ template <class T, int WIDTH> struct Vector {
             word[0] = __ldg(reinterpret_cast<const unsigned short*>(from));
         }
     }
+    // What no other block reads again leaves the L1 to the modulation.
+    __device__ __forceinline__ void read_once(const T* from) {
+        if constexpr (WIDTH * sizeof(T) == 8)
+            asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                         : "=r"(word[0]), "=r"(word[1])
+                         : "l"(from));
+        else
+            read(from);
+    }
     __device__ __forceinline__ void widen(float (&to)[WIDTH]) const {
 #pragma unroll
         for (int i = 0; i < WORDS; ++i) {
@@ -114,13 +123,17 @@ __device__ __forceinline__ void write(float* to, const float (&normal)[WIDTH], c
         *to = by[0];
 }
 
-// For all threads of the block, with one barrier. Four warps are added up as torch does.
-template <int WARPS> __device__ __forceinline__ float sum_of_row(float own) {
+// Of the threads of a TEAM; four warps are added up as torch does. All threads of the block get the sum, with one
+// barrier.
+template <int TEAM, int TEAMS> __device__ __forceinline__ float sum_of_row(float own) {
+    constexpr int WARPS = TEAM / 32;
+    if (TEAMS == 1 || threadIdx.x / TEAM == TEAMS - 1) {
 #pragma unroll
-    for (int step = 16; step; step /= 2) own += __shfl_xor_sync(~0u, own, step);
+        for (int step = 16; step; step /= 2) own += __shfl_xor_sync(~0u, own, step);
+    }
     if constexpr (WARPS > 1) {
         __shared__ float of_warps[WARPS];
-        if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = own;
+        if (threadIdx.x / TEAM == TEAMS - 1 && threadIdx.x % 32 == 0) of_warps[threadIdx.x % TEAM / 32] = own;
         __syncthreads();
         if constexpr (WARPS == 4) {
             own = (of_warps[0] + of_warps[2]) + (of_warps[1] + of_warps[3]);
@@ -162,18 +175,23 @@ template <class M, class TABLE, int COLS> struct Embedded {
 
 // ---- the kernels ----
 
-// A thread's part of the row that begins at x; only its last vector can lie beyond. `never` is 0, and not known to be.
+constexpr int TORCHS_THREADS = 128;  // of a row
+
+// A thread's part of the row that begins at x; its last vectors may lie beyond. `never` is 0, and not known to be.
 template <class T, class M, int COLS, int WIDTH, int THREADS, bool EARLY, class Modulation>
 __device__ __forceinline__ void modulate_twice(const T* x, const Modulation& modulation, float* first, float* second,
                                                u32 never, float eps) {
-    constexpr int STEP = THREADS * WIDTH, EACH = (COLS + STEP - 1) / STEP;
-    const int column = threadIdx.x * WIDTH;
-    const auto inside = [=](int v) { return (v + 1) * STEP <= COLS || column + v * STEP < COLS; };
+    constexpr int TEAM = THREADS % TORCHS_THREADS ? THREADS : TORCHS_THREADS, TEAMS = THREADS / TEAM;
+    constexpr int STEP = TEAM * WIDTH, EACH = (COLS + STEP * TEAMS - 1) / (STEP * TEAMS), PART = STEP * EACH;
+    const int team = threadIdx.x / TEAM, column = team * PART + threadIdx.x % TEAM * WIDTH;
+    const auto inside = [=](int v) {
+        return PART * (TEAMS - 1) + (v + 1) * STEP <= COLS || column + v * STEP < COLS;
+    };
     Vector<T, WIDTH> held[EACH] = {};
     Vector<M, WIDTH> early[EARLY ? EACH : 1][4] = {};
 #pragma unroll
     for (int v = 0; v < EACH; ++v)  // every load is under way before the first is used
-        if (inside(v)) held[v].read(x + column + v * STEP);
+        if (inside(v)) held[v].read_once(x + column + v * STEP);
     if constexpr (EARLY) {
 #pragma unroll
         for (int v = 0; v < EACH; ++v)
@@ -190,19 +208,30 @@ __device__ __forceinline__ void modulate_twice(const T* x, const Modulation& mod
 #pragma unroll
         for (int v = 0; v < EACH; ++v) held[v].word[0] |= any & never;
     }
+    // Torch's threads go through the whole row; here a team goes on with the sums of the one before it.
     float squares = 0.f;
+    __shared__ float so_far[TEAMS > 1 ? TEAM : 1];
 #pragma unroll
-    for (int v = 0; v < EACH; ++v) {
-        float wide[WIDTH];
-        held[v].widen(wide);
+    for (int turn = 0; turn < TEAMS; ++turn) {
+        if (turn > 0) __syncthreads();
+        if (TEAMS > 1 && turn != team) continue;
+        if (turn > 0) squares = so_far[threadIdx.x % TEAM];
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) squares = fmaf(wide[i], wide[i], squares);
-        // What was widened must not be kept: in twice the registers fewer rows would be in flight.
+        for (int v = 0; v < EACH; ++v) {
+            float wide[WIDTH];
+            held[v].widen(wide);
+#pragma unroll
+            for (int i = 0; i < WIDTH; ++i) squares = fmaf(wide[i], wide[i], squares);
+        }
+        if (turn + 1 < TEAMS) so_far[threadIdx.x % TEAM] = squares;
+    }
+    // What was widened must not be kept: in twice the registers fewer rows would be in flight.
+#pragma unroll
+    for (int v = 0; v < EACH; ++v)
 #pragma unroll
         for (int i = 0; i < Vector<T, WIDTH>::WORDS; ++i) asm volatile("" : "+r"(held[v].word[i]));
-    }
     constexpr bool POWER_OF_TWO = (COLS & (COLS - 1)) == 0;  // then a product is as exact as the division, and short
-    const float sum = sum_of_row<THREADS / 32>(squares);
+    const float sum = sum_of_row<TEAM, TEAMS>(squares);
     const float inverse = rsqrtf(__fadd_rn(POWER_OF_TWO ? sum * (1.f / COLS) : __fdiv_rn(sum, COLS), eps));
 #pragma unroll
     for (int v = 0; v < EACH; ++v)

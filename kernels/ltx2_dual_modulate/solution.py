@@ -23,10 +23,11 @@ LONGEST_ROW = 32768
 """Columns that a Triton program holds."""
 MOST_WORDS, MOST_WORDS_OF_FEW = 16, 8
 """Of four bytes that a thread holds of x where rows are many, and of any operand where they are few, all latency."""
-NEAREST_WARPS = 4
-"""Warps of a row: few wait less at their barrier, and four are what torch's kernel has, whose sums come out alike."""
-REGISTERS = 32
-"""What the kernel needs where rows are many, in addition to twice the words of x that a thread holds."""
+NEAREST_WARPS, NEAREST_WARPS_OF_FEW = 8, 4
+"""Warps of a row. Four are what torch's kernel has; with eight, a thread asks for half as much before it waits."""
+REGISTERS = 48
+"""Of a thread where rows are many, in addition to twice the words of x that it holds. They bound the rows in flight:
+with four of 4096 columns to a multiprocessor, reads and writes disturb each other least."""
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
@@ -103,8 +104,10 @@ def _plan(variant, x, *modulation):
     given = (x, parts[0]) if variant == EXPLICIT else (x, *modulation)
     words = [max(1, width * tensor.element_size() // 4) for tensor in given]
     processors = torch.cuda.get_device_properties(x.device).multi_processor_count
-    few = batch * tokens <= 2 * processors and _warps(cols // width, MOST_WORDS_OF_FEW // max(words))
-    warps = few or _warps(cols // width, MOST_WORDS // words[0])
+    few = batch * tokens <= 2 * processors and _warps(
+        cols // width, MOST_WORDS_OF_FEW // max(words), NEAREST_WARPS_OF_FEW
+    )
+    warps = few or _warps(cols // width, MOST_WORDS // words[0], NEAREST_WARPS)
     if not warps:
         return None, None, 0, ()
     threads, each = warps * 32, -(-cols // (width * warps * 32))
@@ -118,12 +121,12 @@ def _plan(variant, x, *modulation):
     return launch, output, width * max(tensor.element_size() for tensor in given) - 1, strides
 
 
-def _warps(vectors, most):
+def _warps(vectors, most, nearest):
     """Warps that share a row, at most so many vectors to a thread, as evenly as they can; None if it is too long."""
     each = {warps: -(-vectors // (warps * 32)) for warps in range(1, 33)}
     idle = {warps: (warps * 32 * each[warps] - vectors) * 16 // vectors for warps in each}  # in sixteenths of the row
     able = [warps for warps in each if each[warps] <= most]
-    return min(able, key=lambda n: (idle[n], n % 4 > 0, abs(n - NEAREST_WARPS)), default=None)
+    return min(able, key=lambda n: (idle[n], n % 4 > 0, abs(n - nearest)), default=None)
 
 
 def _check(variant, x, *modulation):
