@@ -7,9 +7,6 @@ CPU. What a call needs is worked out once for every form of the arguments and ke
 
 from __future__ import annotations
 
-import functools
-import operator
-
 import torch
 from checks import check
 from portable import norm_and_turn
@@ -28,6 +25,7 @@ ONE_SIDE = (int,) * 9
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
 _plans = Plans()
+_address = torch.Tensor.data_ptr
 
 
 def ltx2_qknorm_split_rope(q, k, q_norm_weight, k_norm_weight, q_cos, q_sin, k_cos, k_sin, eps):
@@ -38,11 +36,12 @@ def ltx2_qknorm_split_rope(q, k, q_norm_weight, k_norm_weight, q_cos, q_sin, k_c
     given = q, q_norm_weight, q_cos, q_sin, k, k_norm_weight, k_cos, k_sin
     for same_form, launch, outputs, of_q, of_k in _plans.get((q.shape, k.shape), ()):
         if same_form(*given):
-            at = [tensor.data_ptr() for tensor in given]
-            if launch is None or functools.reduce(operator.or_, at) & 15:
+            # spelled out: loops and slices take half a microsecond more
+            a, b, c, d, e, f, g, h = map(_address, given)
+            if launch is None or (a | b | c | d | e | f | g | h) & 15:
                 return norm_and_turn(*given[:4], eps), norm_and_turn(*given[4:], eps)
             q_out, k_out = outputs[0](), outputs[1]()
-            launch(*at[:4], q_out.data_ptr(), *of_q, *at[4:], k_out.data_ptr(), *of_k, float(eps))
+            launch(a, b, c, d, q_out.data_ptr(), *of_q, e, f, g, h, k_out.data_ptr(), *of_k, float(eps))
             return q_out, k_out
     _plans.keep((q.shape, k.shape), given, _plan(*given))
     return ltx2_qknorm_split_rope(q, k, q_norm_weight, k_norm_weight, q_cos, q_sin, k_cos, k_sin, eps)

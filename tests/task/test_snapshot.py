@@ -20,7 +20,7 @@ SHIPPED = {
     "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "ad0349eb1a9fd481",
     "ltx2_dual_modulate": "a804afe9d1f152d4",
-    "ltx2_qknorm_split_rope": "e17188d5e990aef8",
+    "ltx2_qknorm_split_rope": "64a030ea546c9e54",
     "ltx2_rms_adaln": "e0bf9fcf963fc0fb",
     "norm_infer": "50bd7c7ccaf08b97",
     "norm_scale_shift": "bde9265a25b5dc62",
