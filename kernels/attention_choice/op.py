@@ -1,7 +1,7 @@
 """attention_choice for torch.compile: the direct entry as an operator that a graph can hold.
 
-Its result lies as [B, S, H, D] in memory, whatever kernel made it; kernels leave it so if the query lies so. Call
-solution.attention_choice itself where no graph is made: an operator adds 15 us a call and more.
+The result is laid out as [B, S, H, D], whichever kernel made it. That costs a copy only if the query is laid out
+otherwise. Call solution.attention_choice itself where no graph is made: an operator adds 15 us a call and more.
 """
 
 from __future__ import annotations

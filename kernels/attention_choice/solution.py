@@ -1,7 +1,7 @@
 """Attention without a mask, by the kernel that is fastest on an H200 for its shape: cuDNN's.
 
-torch chooses among flash attention, cuDNN's and its memory-efficient kernel by rules of its own, which differ from
-version to version. Here cuDNN's takes whatever it can, without the steps of that choice; the rest is left to torch.
+torch picks flash attention, cuDNN's kernel or its own memory-efficient one by rules that change between versions. Here
+cuDNN's kernel takes every shape that it can, without going through those rules; torch picks for the rest.
 task.toml names all three as sides to compare with, so that a run shows which of them wins where.
 """
 
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LONGEST_HEAD, FEWEST_TOKENS = 128, 64
-"""Of what cuDNN's kernel takes and is good at."""
+"""The limits within which cuDNN's kernel runs and is the fastest."""
 
 
 def attention_choice(query, key, value):

@@ -67,8 +67,8 @@ def _plan(x, cache, padding):
     words = torch.Size(shape).numel() * size // word
     steps = [step * size // word for step in steps]
     if (
-        row < of_vector  # a vector then lies in more than two rows
-        or (not top and row * shape[3] % of_vector)  # and here in two frames at once
+        row < of_vector  # a vector would then span more than two rows
+        or (not top and row * shape[3] % of_vector)  # or two frames
         or max(words, *(batch * channels * step for step in steps)) > MOST_WORDS
     ):
         return None, None, 0, 0
