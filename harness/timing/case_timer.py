@@ -112,14 +112,17 @@ class CaseTimer:
     def _on_gpu(self, device: gpu.Gpu, sides: blocks.Sides, masters: Masters, beat: Beat, spots: SpotChecks) -> Timed:
         began = time.perf_counter()
         bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS, spots)
-        instead: list[Finding] = []
-        try:
-            samples = bench.run(sides)
-        except (ForgedRecords, LostRecords, clocks.Unsteady) as problem:
-            clock = clocks.EventClock(device.flush(self._request.condition))
-            bench = self._bench(clock, masters, len(sides), beat, spots=spots)
-            samples, instead = bench.run(sides), [_by_events(problem)]
-        timed = Timed(samples, bench.clock.name)
+
+        def by_records() -> tuple[blocks.Bench, Timing, list[Finding]]:
+            """The device pass; with pairs of events where the records cannot be used."""
+            try:
+                return bench, bench.run(sides), []
+            except (ForgedRecords, LostRecords, clocks.Unsteady) as problem:
+                clock = clocks.EventClock(device.flush(self._request.condition))
+                instead = self._bench(clock, masters, len(sides), beat, spots=spots)
+                return instead, instead.run(sides), [_by_events(problem)]
+
+        bench, samples, instead = by_records()
         bench.rotation.begin_block()
         flush = device.flush(self._request.condition)
         # the bench knows its budget, which is larger if calls are long
@@ -135,6 +138,12 @@ class CaseTimer:
             # the GPU's clocks may have changed between a few long calls
             host = wall_pass.medians(list(sides), next_call, flush, fewest=wall_pass.TURNS)
             mismatch = _mismatch(samples, host)
+        if mismatch:
+            # A LayerNorm of 1.8 GB took 850 us in some calls and 945 in others, probably by where its output lay. The
+            # new pass is what is reported, so that a source gains nothing by lying in the first.
+            bench, samples, instead = by_records()
+            mismatch = _mismatch(samples, host)
+        timed = Timed(samples, bench.clock.name)
         timed.wall = {name: times.us for name, times in host.items()}
         timed.findings = [*self._ledger_findings(samples), *mismatch]
         calls = samples.activities.get("solution") or []

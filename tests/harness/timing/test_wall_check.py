@@ -104,13 +104,20 @@ def test_the_device_time_is_that_of_a_fast_and_a_slow_call() -> None:
     assert wall_check.on_device([]) is None
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, *passes: dict[str, HostTime]) -> case_timer.Timed:
-    """A row whose calls take 100 us on the device, and by the wall clock what each pass over them says."""
-    calls = {name: [Activity((kernel(0, 100),), home=7)] * 9 for name in ("baseline", "solution")}
-    rounds = (dict.fromkeys(calls, (100.0,) * 4),) * 9
-    timing = Timing(dict.fromkeys(calls, (100.0,) * 9), rounds, calls)
+def on_the_device(us: int) -> Timing:
+    """A pass in which a call of the baseline takes 100 us, and one of the solution that long."""
+    calls = {name: [Activity((kernel(0, took),), home=7)] * 9 for name, took in (("baseline", 100), ("solution", us))}
+    rounds = ({"baseline": (100.0,) * 4, "solution": (float(us),) * 4},) * 9
+    return Timing({"baseline": (100.0,) * 9, "solution": (float(us),) * 9}, rounds, calls)
+
+
+def timed(
+    monkeypatch: pytest.MonkeyPatch, *passes: dict[str, HostTime], device_us: tuple[int, ...] = (100, 100)
+) -> case_timer.Timed:
+    """A row whose calls take on the device and by the wall clock what each pass over them says."""
+    device_passes = [on_the_device(us) for us in device_us]
     bench = SimpleNamespace(
-        run=lambda sides: timing,
+        run=lambda sides: device_passes.pop(0),
         clock=SimpleNamespace(name="device"),
         rotation=SimpleNamespace(begin_block=lambda: None),
     )
@@ -148,3 +155,12 @@ def test_what_a_few_calls_say_is_looked_at_again(
     assert [finding.code for finding in row.findings] == codes
     assert row.wall["solution"] == wall_us
     assert not timed(monkeypatch, walls(101.0, calls=4)).findings
+
+
+def test_a_mismatch_counts_if_a_new_device_pass_agrees_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same kernel took 11% longer in some calls than in others, so the passes may see different times."""
+    moved = timed(monkeypatch, walls(150.0), device_us=(100, 130))
+    assert not moved.findings
+    assert moved.samples.time_us("solution") == 130, "the time that the wall clock confirms"
+    assert [finding.code for finding in timed(monkeypatch, walls(150.0)).findings] == ["device_wall_mismatch"]
+    assert not timed(monkeypatch, walls(120.0), device_us=(100,)).findings, "one pass where nothing disagrees"
