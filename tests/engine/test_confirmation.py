@@ -202,8 +202,9 @@ def test_only_a_slower_opponent_is_forgiven_once() -> None:
     rows = [CaseResult("a", "ok", findings=found) for found in ((slowed,), (slowed, other), (other,), ())]
     said = [confirmation._problem(row, judged, frozenset()) for row in rows]
     forgiven = [confirmation._problem(row, judged, confirmation.TIMES) for row in rows]
-    assert said == ["opponent slowed down", "opponent slowed down", "other stream", ""]
-    assert forgiven == ["", "other stream", "other stream", ""]
+    slow, late = (f"{found.name}: {found.help}" for found in (slowed, other))
+    assert "took 9 us next to the source and 5 us before" in slow, "the figures are in the reason"
+    assert (said, forgiven) == ([slow, slow, late, ""], ["", late, late, ""])
     assert confirmation._problem(rows[0], None, confirmation.TIMES) == "not judged"
 
 
@@ -218,7 +219,7 @@ def test_only_a_slower_opponent_is_forgiven_once() -> None:
             'JUDGE = "refuse"',
             "the judge cannot load the task: reference.py failed to load: no module (in the confirmation)",
         ),
-        ('CONFIRM_DO = "find"', "changed process (in the confirmation)"),
+        ('CONFIRM_DO = "find"', "changed process: the source changed torch.softmax (in the confirmation)"),
         ('CONFIRM_DO = "wrong"\nON = "c"', "c: out differs at [0]: got 1, expected 2 (in the confirmation)"),
         ('CONFIRM_DO = "syntax"', "solution.py:3: invalid syntax (in the confirmation)"),
         ('CONFIRM_DO = "crash"\nON = "b"', "the worker segfaulted while checking (in the confirmation)"),

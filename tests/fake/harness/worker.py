@@ -161,7 +161,12 @@ class Worker:
 
     def begin_confirmation(self, request, todo):
         if todo == "find":
-            finding = {"name": "changed process", "help": "", "red": True, "code": "process_changed"}
+            finding = {
+                "name": "changed process",
+                "help": "the source changed torch.softmax",
+                "red": True,
+                "code": "process_changed",
+            }
             self.emit("finding", run=request["run"], finding=finding)
         wait = os.path.join(request["task"]["folder"], ".wait")
         while todo == "wait" and os.path.exists(wait) and request["run"] not in self.cancelled:

@@ -332,7 +332,7 @@ def _refusal(attempt: Attempt, besides: frozenset[str] = frozenset()) -> str:
         return f"{render.place(said.where, said.message)} (in the confirmation)"
     found = next((finding for finding in progress.findings if finding.disqualifying), None)
     if found is not None:
-        return f"{found.name} (in the confirmation)"
+        return f"{found.name}: {found.help} (in the confirmation)"
     for case in progress.started.cases:
         if problem := _problem(progress.results.get(case), attempt.judged.get(case), besides):
             return f"{progress.task.case(case).label}: {problem} (in the confirmation)"
@@ -346,7 +346,7 @@ def _problem(row: CaseResult | None, judged: Judged | None, besides: frozenset[s
         return render.place(row.where, row.detail or render.STATUS_WORDS[row.status])
     found = next((finding for finding in row.findings if finding.disqualifying and finding.code not in besides), None)
     if found is not None:
-        return found.name
+        return f"{found.name}: {found.help}"
     return "not judged" if judged is None or not judged.calls else judged.problem or ""
 
 
