@@ -32,10 +32,10 @@ from harness.shared.codes import explain
 from harness.shared.results import CaseResult, Finding, OtherSide
 from harness.shared.task import Case
 from harness.timing import blocks
-from harness.timing.case_timer import CaseTimer, Timed
+from harness.timing.case_timer import CaseTimer
 from harness.timing.clocks import Unsteady
 from harness.timing.input_sets import WorkingSet
-from harness.timing.samples import Timing
+from harness.timing.samples import Timed, Timing
 from harness.timing.spot_checks import KeptCall, SpotChecks
 
 LOOKED_AT = 2

@@ -30,7 +30,8 @@ from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
-from harness.timing.case_timer import CaseTimer, Timed
+from harness.timing.case_timer import CaseTimer
+from harness.timing.samples import Timed
 from harness.timing.spot_checks import KEPT, KeptCall, SpotChecks, tensors
 
 CASE_BYTES = 64 << 20

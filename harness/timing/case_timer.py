@@ -1,8 +1,7 @@
-"""Times one case: chooses the clock, input sets and passes, then fills in the row.
+"""Times one case: chooses the clock and the input sets, then fills in the row.
 
-On a GPU the device pass comes first (activity records, or event pairs, labeled as such, if there are no records), then
-the wall pass with no profiler active. Both hold the GPU's lock and start after unpinning the L2 lines that the solution
-may have pinned. On a CPU there is only the wall clock.
+On a GPU the row is timed by gpu_passes.py, under the GPU's lock and after unpinning the L2 lines that the solution may
+have pinned. On a CPU there is only the wall clock.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from harness.device import environment, gpu, roofline
-from harness.device.activity import ForgedRecords, LostRecords
 from harness.device.cpu_bandwidth import CpuBandwidth
 from harness.device.cpu_load import CpuLoad, Load
 from harness.inputs import tensor_layout
@@ -26,36 +24,20 @@ from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
 from harness.shared import format as fmt
 from harness.shared.codes import Explanation
-from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
+from harness.shared.results import CaseResult, Finding, Ratio, WallTime
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
-from harness.timing import blocks, clocks, first_touch, kernel_ledger, wall_check, wall_pass
+from harness.timing import blocks, clocks, gpu_passes, kernel_ledger
 from harness.timing.input_sets import Rotation, Rules, rotation
-from harness.timing.samples import Timing
+from harness.timing.samples import Timed
 from harness.timing.spot_checks import SpotChecks
 
 Beat = Callable[[], None]
 Masters = Sequence[CaseInputs]
 """The draws that the inputs of timed calls are copies of."""
 _bandwidth, _peaks = CpuBandwidth(), roofline.ComputePeaks()
-DEVICE_PASS, WITH_WALL = 0.72, 0.86
-"""Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
-calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
-
 OTHER_SHARE = 0.5
 """Of a row's budget, for each side that is timed for comparison only: as much as baseline or best get of it."""
-
-
-@dataclass
-class Timed:
-    """All measurements of one case."""
-
-    samples: Timing
-    clock: ClockName
-    wall: dict[str, float] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    load: Load | None = None
-    """Of other programs, meanwhile; only on a CPU."""
 
 
 class CaseTimer:
@@ -73,7 +55,8 @@ class CaseTimer:
             return self._on_cpu(sides, masters, beat, spots)
         with gpu.locked(self._gpu.uuid, beat):
             gpu.reset_persisting_l2()
-            return self._on_gpu(self._gpu, sides, masters, beat, spots)
+            bench = self._bench(self.clock(), masters, len(sides), beat, gpu_passes.DEVICE_PASS, spots)
+            return gpu_passes.GpuPasses(self._gpu, self._request, sides, bench, self.clock).timed()
 
     def floor(self, function: Callable[..., Any], masters: Masters, beat: Beat) -> float:
         """A/A floor: how far the function deviates from itself in four short runs."""
@@ -108,58 +91,6 @@ class CaseTimer:
         times = {name: samples.time_us(name) for name in sides}
         wall = {name: value for name, value in times.items() if value is not None}
         return Timed(samples, "wall", wall, load=load)
-
-    def _on_gpu(self, device: gpu.Gpu, sides: blocks.Sides, masters: Masters, beat: Beat, spots: SpotChecks) -> Timed:
-        began = time.perf_counter()
-        bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS, spots)
-
-        def by_records() -> tuple[blocks.Bench, Timing, list[Finding]]:
-            """The device pass; with pairs of events where the records cannot be used."""
-            try:
-                return bench, bench.run(sides), []
-            except (ForgedRecords, LostRecords, clocks.Unsteady) as problem:
-                clock = clocks.EventClock(device.flush(self._request.condition))
-                instead = self._bench(clock, masters, len(sides), beat, spots=spots)
-                return instead, instead.run(sides), [_by_events(problem)]
-
-        bench, samples, instead = by_records()
-        bench.rotation.begin_block()
-        flush = device.flush(self._request.condition)
-        # the bench knows its budget, which is larger if calls are long
-        left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
-        host = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
-        mismatch = _mismatch(samples, host)
-        if mismatch and any(times.calls < wall_pass.FULL for times in host.values()):
-
-            def next_call(name: str) -> clocks.Call:
-                beat()
-                return bench.call(name, sides[name])
-
-            # the GPU's clocks may have changed between a few long calls
-            host = wall_pass.medians(list(sides), next_call, flush, fewest=wall_pass.TURNS)
-            mismatch = _mismatch(samples, host)
-        if mismatch:
-            # A LayerNorm of 1.8 GB took 850 us in some calls and 945 in others, probably by where its output lay. The
-            # new pass is what is reported, so that a source gains nothing by lying in the first.
-            bench, samples, instead = by_records()
-            mismatch = _mismatch(samples, host)
-        timed = Timed(samples, bench.clock.name)
-        timed.wall = {name: times.us for name, times in host.items()}
-        timed.findings = [*self._ledger_findings(samples), *mismatch]
-        calls = samples.activities.get("solution") or []
-        if kernel_ledger.has_side_streams(calls) and all(found.code != "other_stream" for found in timed.findings):
-            late = wall_pass.left_us(lambda: bench.call("solution", sides["solution"]), flush.pause)
-            timed.findings += [found] if (found := kernel_ledger.unjoined(*late, calls)) is not None else []
-        kept = first_touch.finding(samples) if self._request.condition != "warm" else None
-        timed.findings += [kept] if kept is not None else []
-        timed.findings += [*_neighbours(device), *_throttled(samples), *instead]
-        return timed
-
-    def _ledger_findings(self, samples: Timing) -> list[Finding]:
-        calls, libraries = samples.activities, self._request.task.libraries
-        return kernel_ledger.findings(
-            calls.get("solution") or [], calls.get("baseline") or [], samples.checked, libraries
-        )
 
     def clock(self) -> clocks.Clock:
         """The best clock available here."""
@@ -277,41 +208,8 @@ def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     return WallTime(base, own, base / own if own and base else None)
 
 
-def _mismatch(samples: Timing, host: dict[str, wall_pass.HostTime]) -> list[Finding]:
-    """Whether the wall pass contradicts the device time; needs the records of both sides."""
-    calls = samples.activities
-    own, base = (wall_check.on_device(calls.get(name) or []) for name in ("solution", "baseline"))
-    if own is None or base is None or not {"solution", "baseline"} <= host.keys():
-        return []
-    pairs = (own, host["solution"]), (base, host["baseline"])
-    found = wall_check.mismatch(*pairs, lambda: samples.estimate("baseline", "solution"))
-    return [found] if found is not None else []
-
-
-def _neighbours(device: gpu.Gpu) -> list[Finding]:
-    others = device.nvml.foreign_processes()
-    if not others:
-        return []
-    return [findings.make("shared_gpu", processes=fmt.plural(others, "other process", "other processes"))]
-
-
 def _disturbed(row: CaseResult, load: Load | None) -> list[Finding]:
     """Only of a row that is unclear: the others have their verdict in spite of the load."""
     if load is None or not load.is_high or not row.is_unclear:
         return []
     return [findings.make("busy_machine", busy=fmt.fixed(load.busy, 1), cpus=load.cpus)]
-
-
-def _by_events(problem: Exception) -> Finding:
-    """The finding that explains the missing device time; forged records disqualify, lost ones may have any cause."""
-    if isinstance(problem, ForgedRecords):
-        return findings.make("forged_records", problem=problem)
-    if isinstance(problem, LostRecords):
-        return findings.make("event_pairs", problem=problem)
-    return findings.make("not_recovered", problem=problem)
-
-
-def _throttled(samples: Timing) -> list[Finding]:
-    if samples.unsteady is None:
-        return []
-    return [findings.make("throttled", dropped=fmt.plural(samples.dropped, "block"), cause=samples.unsteady)]

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.device.activity import Activity
+from harness.device.cpu_load import Load
 from harness.shared import stats
-from harness.shared.results import Ratio
+from harness.shared.results import ClockName, Finding, Ratio
 from harness.timing.input_sets import WorkingSet
 
 JITTER_US = 0.004
@@ -67,6 +68,18 @@ class Timing:
     def blocks(self) -> int:
         """Blocks of the side with the fewest: the candidate alternates with every other."""
         return min(map(len, self.samples.values()), default=0)
+
+
+@dataclass
+class Timed:
+    """The measurements of one case with what was found on the way."""
+
+    samples: Timing
+    clock: ClockName
+    wall: dict[str, float] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    load: Load | None = None
+    """Of other programs, meanwhile; only on a CPU."""
 
 
 def _log_ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:

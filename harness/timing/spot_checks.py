@@ -97,6 +97,12 @@ class SpotChecks:
         """Inputs of the calls that were chosen, whether their results could be kept or not."""
         return list({id(working): working for working in self._sets.values()}.values())
 
+    def begin_again(self) -> None:
+        """Lets go of the results of a pass whose times do not count."""
+        self.before = None
+        self._kept.clear()
+        self._calls.clear()
+
     def take(self, side: str, result: Any, working: WorkingSet, is_last_before: bool = False) -> None:
         """Every call of the solution is as likely to be kept as every other. The other sides get the same treatment,
         copies included: what the host does between two calls decides what is in its caches."""

@@ -52,8 +52,6 @@ def mismatch(
     speedup: Callable[[], stats.Estimate | None],
 ) -> Finding | None:
     """The finding, if one side's times disagree and the other's do not; `speedup`, by device time, is rarely needed."""
-    if min(solution[0].least_us, baseline[0].least_us) < SHORTEST_US:
-        return None
     short = [_is_short(*side) for side in (solution, baseline)]
     if short[0] != short[1]:
         name, (device, host) = ("solution", solution) if short[0] else ("baseline", baseline)
@@ -64,7 +62,7 @@ def mismatch(
 
 
 def on_device(calls: Sequence[Activity]) -> Device | None:
-    """None if no call ran anything, or if a fast call is too short to compare."""
+    """None if the calls cannot be compared with the wall clock: none ran anything, or a fast one is too short."""
     chosen = random.Random(0).sample(calls, min(len(calls), MOST_CALLS))  # every n-th may always have the same values
     some = [call for call in chosen if call.records]
     if not some:
@@ -72,8 +70,10 @@ def on_device(calls: Sequence[Activity]) -> Device | None:
     busy = sorted(call.busy_us for call in some)
     if busy[len(some) // TENTH] < SHORTEST_US:  # it needs at most as long as it is busy
         return None
-    least = sorted(map(_least_us, some))
-    return Device(least[len(some) // TENTH], busy[-1 - len(some) // TENTH], max(len(call.records) for call in some))
+    least_us = sorted(map(_least_us, some))[len(some) // TENTH]
+    if least_us < SHORTEST_US:
+        return None
+    return Device(least_us, busy[-1 - len(some) // TENTH], max(len(call.records) for call in some))
 
 
 def _least_us(call: Activity) -> float:

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.device.activity import ForgedRecords, LostRecords
 from harness.timing import blocks as timing
-from harness.timing import case_timer, clocks, wall_pass
+from harness.timing import clocks, wall_pass
 from harness.timing.input_sets import WorkingSet
 from harness.timing.samples import Timing
-from harness.timing.spot_checks import SpotChecks
 
 
 class FakeRotation:
@@ -452,33 +450,3 @@ def test_the_wall_pass_tells_launches_from_waiting(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("torch.cuda.synchronize", lambda: passing(30))
     found = wall_pass.medians(["solution"], lambda name: clocks.Call(None, lambda: passing(12)), lambda: None)
     assert found == {"solution": wall_pass.HostTime(us=42, launch_us=12)}
-
-
-@pytest.mark.parametrize(
-    ("problem", "code", "says"),
-    [
-        (LostRecords("6 calls left 5 marks in the activity records"), "event_pairs", "6 calls left 5 marks"),
-        (ForgedRecords("6 calls left 7 marks"), "forged_records", "6 calls left 7 marks: the source launched"),
-        (clocks.Unsteady("hardware thermal"), "not_recovered", "stayed throttled (hardware thermal)"),
-    ],
-)
-def test_a_row_timed_by_event_pairs_says_why(
-    monkeypatch: pytest.MonkeyPatch, problem: Exception, code: str, says: str
-) -> None:
-    class Failing(FakeClock):
-        def measure(self, calls: Sequence[clocks.Call]) -> list[clocks.Measured]:
-            raise problem
-
-    gpu: Any = SimpleNamespace(flush=lambda condition: None, nvml=SimpleNamespace(foreign_processes=lambda: 0))
-    request: Any = SimpleNamespace(condition="cold", budget_ms=100.0, task=SimpleNamespace(libraries=False))
-    watch = case_timer.CaseTimer(request, gpu)
-    monkeypatch.setattr(watch, "clock", Failing)
-    monkeypatch.setattr(clocks, "EventClock", lambda flush: FakeClock())
-    left: list[float] = []
-    monkeypatch.setattr(wall_pass, "medians", lambda *words: left.append(words[-1]) or {})
-    monkeypatch.setattr(case_timer.time, "perf_counter", lambda: 5.0)
-    monkeypatch.setattr(watch, "_bench", lambda clock, *_, **__: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
-    (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None, SpotChecks()).findings
-    assert (finding.code, finding.disqualifying) == (code, code == "forged_records")
-    assert says in finding.help
-    assert left == [pytest.approx(0.86 / 0.72 * 1e6)]  # of a bench that was given a millisecond

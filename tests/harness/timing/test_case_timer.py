@@ -9,8 +9,8 @@ import pytest
 
 from harness.device.cpu_load import Load
 from harness.shared.results import CaseResult
-from harness.timing.case_timer import CaseTimer, Timed
-from harness.timing.samples import Timing
+from harness.timing.case_timer import CaseTimer
+from harness.timing.samples import Timed, Timing
 
 
 def pair(other: str, its_us: float, own_us: float) -> dict[str, list[float]]:

@@ -1,0 +1,172 @@
+"""How often a row is timed on a GPU, and which times and findings it reports: on made-up passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.device.activity import Activity, ForgedRecords, LostRecords, Record
+from harness.timing import clocks, gpu_passes, wall_pass
+from harness.timing.blocks import Bench, Sides
+from harness.timing.gpu_passes import GpuPasses
+from harness.timing.samples import Timed, Timing
+from harness.timing.spot_checks import SpotChecks
+from harness.timing.wall_pass import HostTime
+
+Pass = Timing | Exception
+BASE_US = 100.0
+GIVEN_MS = 8.0
+NOW = 5.0
+
+
+def on_the_device(us: float, stream: int = 7) -> Timing:
+    """A call of the baseline takes 100 us, and one of the solution that long; on another stream nothing awaits it."""
+    took, streams = {"baseline": BASE_US, "solution": us}, {"baseline": 7, "solution": stream}
+    calls = {
+        name: [Activity((Record("own", 0, int(1000 * took[name]), streams[name], 1),), home=7, next_ns=0)] * 9
+        for name in took
+    }
+    return replace(without_records(us), activities=calls, rounds=({name: (us,) * 4 for name, us in took.items()},) * 9)
+
+
+def without_records(us: float) -> Timing:
+    return Timing({"baseline": (BASE_US,) * 9, "solution": (us,) * 9})
+
+
+class MadeUpPasses(Bench):
+    """Each pass doubles its budget, as one of long calls does, and has one call judged."""
+
+    left: Sequence[Pass] = ()
+    ran: Sequence[tuple[str, float, float | None]] = ()
+
+    def run(self, sides: Sides) -> Timing:
+        cls = type(self)
+        cls.ran = [*cls.ran, (self.clock.name, self.budget_ms, self.began)]
+        self.budget_ms *= 2
+        working: Any = SimpleNamespace(inputs={}, storages=(), master=0, lot=0, names=frozenset())
+        self.spots.take("solution", len(cls.ran), working)
+        found, *cls.left = cls.left
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+class Row:
+    """A row whose device passes and wall passes say this, one after another."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *host: dict[str, HostTime], device: Sequence[Pass] | None = None
+    ) -> None:
+        MadeUpPasses.left, MadeUpPasses.ran = device or [on_the_device(BASE_US)], ()
+        flush = SimpleNamespace(pause=None)
+        gpu: Any = SimpleNamespace(flush=lambda _: flush, nvml=SimpleNamespace(foreign_processes=lambda: 0))
+        request: Any = SimpleNamespace(condition="cold", task=SimpleNamespace(libraries=False))
+        rotation: Any = SimpleNamespace(begin_block=lambda: None)
+        bench = MadeUpPasses(named("device"), rotation, GIVEN_MS, lambda: None, spots=SpotChecks(), began=NOW)
+        waiting, self.left_ns = list(host), []
+
+        def wall(*words: Any, **_: int) -> dict[str, HostTime]:
+            self.left_ns += words[3:]
+            return waiting.pop(0)
+
+        monkeypatch.setattr(clocks, "EventClock", lambda _: named("events"))
+        monkeypatch.setattr(gpu_passes.time, "perf_counter", lambda: NOW)
+        monkeypatch.setattr(wall_pass, "medians", wall)
+        sides: Sides = {"baseline": lambda: None, "solution": lambda: None}
+        self.timed: Timed = GpuPasses(gpu, request, sides, bench, lambda: named("device")).timed()
+        assert not waiting
+        assert not MadeUpPasses.left
+        self.ran, self.judged = MadeUpPasses.ran, [call.result for call in bench.spots.kept]
+        self.codes = [finding.code for finding in self.timed.findings]
+        self.solution_us = self.timed.samples.time_us("solution")
+
+
+def named(name: str) -> Any:
+    return SimpleNamespace(name=name)
+
+
+def walls(solution: float, calls: int = wall_pass.FULL) -> dict[str, HostTime]:
+    return {"baseline": HostTime(120.0, 15.0, calls), "solution": HostTime(solution, 15.0, calls)}
+
+
+def test_where_device_and_wall_time_agree_each_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(monkeypatch, walls(120.0))
+    assert row.codes == []
+    assert row.timed.wall == {"baseline": 120.0, "solution": 120.0}
+    assert row.ran == [("device", GIVEN_MS, NOW)]
+    assert row.left_ns == [pytest.approx(2 * GIVEN_MS * 0.86 / 0.72 * 1e6)]  # the pass took twice what it was given
+
+
+@pytest.mark.parametrize("wall_us", [90.0, 150.0])
+def test_a_mismatch_counts_if_a_second_device_pass_repeats_it(monkeypatch: pytest.MonkeyPatch, wall_us: float) -> None:
+    row = Row(monkeypatch, walls(wall_us), device=[on_the_device(100)] * 2)
+    assert row.codes == ["device_wall_mismatch"]
+    assert row.timed.wall == {"baseline": 120.0, "solution": wall_us}
+
+
+def test_a_second_device_pass_that_agrees_is_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same kernel took 11% longer in some calls than in others, so the passes may see different times."""
+    row = Row(monkeypatch, walls(150.0), device=[on_the_device(100), on_the_device(130)])
+    assert row.codes == []
+    assert row.solution_us == 130
+    assert row.judged == [2], "a call of the pass that counts"
+
+
+def test_the_second_device_pass_has_the_time_that_the_first_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(monkeypatch, walls(150.0), device=[on_the_device(100)] * 2)
+    assert row.ran == [("device", GIVEN_MS, NOW), ("device", GIVEN_MS, None)]
+
+
+@pytest.mark.parametrize("us", [130.0, 40.0])
+@pytest.mark.parametrize("problem", [LostRecords("no marks"), clocks.Unsteady("hardware thermal")])
+def test_a_second_pass_that_cannot_be_compared_clears_nothing(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, us: float
+) -> None:
+    row = Row(monkeypatch, walls(150.0), device=[on_the_device(100), problem, without_records(us)])
+    assert row.codes[-1] == "device_wall_mismatch"
+    assert row.ran[-1] == ("events", GIVEN_MS, None)
+    assert row.timed.clock == "events"
+    too_short = Row(monkeypatch, walls(150.0), device=[on_the_device(100), on_the_device(40)])
+    assert too_short.codes == ["device_wall_mismatch"]
+
+
+def test_a_finding_of_the_first_pass_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(monkeypatch, walls(150.0), device=[on_the_device(100, stream=13), on_the_device(130)])
+    assert row.codes == ["other_stream"]
+    both = Row(monkeypatch, walls(150.0), device=[on_the_device(100, stream=13), on_the_device(130, stream=13)])
+    assert both.codes == ["other_stream"]
+
+
+@pytest.mark.parametrize(("wall_us", "codes"), [(101.0, []), (95.0, ["device_wall_mismatch"])])
+def test_what_a_few_wall_times_say_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, wall_us: float, codes: list[str]
+) -> None:
+    """The GPU's clocks may have changed between them and the timed ones."""
+    passes = 2 if codes else 1
+    row = Row(monkeypatch, walls(95.0, calls=4), walls(wall_us), device=[on_the_device(100)] * passes)
+    assert row.codes == codes
+    assert row.timed.wall["solution"] == wall_us
+    assert Row(monkeypatch, walls(101.0, calls=4)).codes == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "says"),
+    [
+        (LostRecords("6 calls left 5 marks in the activity records"), "event_pairs", "6 calls left 5 marks"),
+        (ForgedRecords("6 calls left 7 marks"), "forged_records", "6 calls left 7 marks: the source launched"),
+        (clocks.Unsteady("hardware thermal"), "not_recovered", "stayed throttled (hardware thermal)"),
+    ],
+)
+def test_a_row_timed_by_event_pairs_says_why(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, code: str, says: str
+) -> None:
+    row = Row(monkeypatch, walls(150.0), device=[problem, without_records(100)])
+    (finding,) = row.timed.findings
+    assert (finding.code, finding.disqualifying) == (code, code == "forged_records")
+    assert says in finding.help
+    assert row.ran == [("device", GIVEN_MS, NOW), ("events", GIVEN_MS, None)]
+    assert row.judged == [2]
