@@ -10,8 +10,8 @@ def normed_silu(entry):
     return call
 
 
-def last(entry):
-    """The bias that the convolution does not add is added with the rest."""
+def residual_end(entry):
+    """The convolution runs without its bias, which the entry adds with the residual."""
 
     def call(convolution, x, skip, divisor):
         bare = convolution._conv_forward(x, convolution.weight, None)

@@ -7,6 +7,6 @@ def normed_silu(x, norm, activation):
     return activation(norm(x))
 
 
-def last(convolution, x, skip, divisor):
-    """The end of a residual block."""
+def residual_end(convolution, x, skip, divisor):
+    """The last convolution of a residual block, and what follows it."""
     return (skip + convolution(x)) / divisor

@@ -10,7 +10,7 @@ def resnet_block(self, input_tensor, temb=None, *args, **kwargs):
     x = self.conv1(layers.normed_silu(input_tensor, self.norm1, self.nonlinearity))
     x = layers.normed_silu(x, self.norm2, self.nonlinearity)
     skip = input_tensor if self.conv_shortcut is None else self.conv_shortcut(input_tensor)
-    return layers.last(self.conv2, x, skip, self.output_scale_factor)
+    return layers.residual_end(self.conv2, x, skip, self.output_scale_factor)
 
 
 def decoder(self, sample, latent_embeds=None):
