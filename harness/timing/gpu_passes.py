@@ -1,17 +1,16 @@
 """Times one case on a GPU: a device pass, then a wall pass with no profiler active.
 
-The device pass reads activity records, or event pairs, labeled as such, if there are no records. Where the wall pass
-contradicts it, a second device pass is taken: the mismatch counts unless that pass agrees with the wall clock. A
-LayerNorm of 1.8 GB took 850 us in some calls and 945 in others, probably by where its output lay, so that an honest
-source may be timed one way in one pass and the other way in the next. The second pass is the one that is reported, so a
-source gains nothing from the first.
+The device pass reads activity records; without them it falls back to event pairs and says so. If the wall pass
+contradicts it, a second device pass is taken, and if that one disagrees too, a second wall pass: the row is cleared if
+two passes in a row agree, and these are reported, so a source gains nothing from the others. Honest kernels can differ
+between passes: a LayerNorm of 1.8 GB took 850 us in some calls and 945 in others, probably by where its output lay.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from harness.device.activity import ForgedRecords, LostRecords
@@ -36,7 +35,7 @@ class DevicePass(NamedTuple):
     budget_ms: float
     """What the pass may have taken: more than it was given, if calls are long."""
     unrecorded: list[Finding]
-    """Why event pairs timed it."""
+    """Why it fell back to event pairs; empty if it did not."""
 
 
 @dataclass
@@ -45,61 +44,76 @@ class GpuPasses:
     request: RunRequest
     sides: blocks.Sides
     bench: blocks.Bench
-    """Never run itself, because a run changes its bench's budget: each pass runs on a copy."""
+    """A template: each pass runs a copy, because a run changes its budget."""
     new_clock: Callable[[], clocks.Clock]
+    _passes: list[DevicePass] = field(default_factory=list)
+    _host: HostTimes = field(default_factory=dict)
 
     def timed(self) -> Timed:
-        began = time.perf_counter() if self.bench.began is None else self.bench.began
-        passes = [self._device_pass(self.bench)]
-        self.bench.rotation.begin_block()
-        left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * passes[0].budget_ms
-        host, mismatch = self._wall_pass(passes[0].samples, left_ns)
+        began = self.bench.began
+        assert began is not None  # on a GPU the budget includes large copies of inputs
+        self._device_pass(self.bench)
+        self._wall_pass(1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * self._passes[0].budget_ms)
+        mismatch = self._mismatch([], wall_check.SHORTEST_US)
         if mismatch:
-            passes.append(self._device_pass(replace(self.bench, clock=self.new_clock(), began=None)))
-            again = _mismatch(passes[-1].samples, host)
-            mismatch = mismatch if again is None else again
-        samples, clock, _, _ = passes[-1]
-        timed = Timed(samples, clock, {name: times.us for name, times in host.items()})
-        timed.findings = [*self._of_passes(passes), *mismatch]
+            self._device_pass(replace(self.bench, clock=self.new_clock(), began=None))
+            mismatch = self._mismatch(mismatch)
+        if mismatch:
+            self._second_wall_pass()
+            mismatch = self._mismatch(mismatch)
+        samples, clock, _, _ = self._passes[-1]
+        timed = Timed(samples, clock, {name: times.us for name, times in self._host.items()})
+        timed.findings = [*self._of_passes(), *mismatch]
         timed.findings += [*self._late_work(timed), *_neighbours(self.gpu), *_throttled(samples)]
         return timed
 
-    def _device_pass(self, bench: blocks.Bench) -> DevicePass:
+    def _device_pass(self, bench: blocks.Bench) -> None:
         """By event pairs where the records cannot be used."""
         try:
-            return self._run(bench, [])
+            self._run(bench, [])
         except (ForgedRecords, LostRecords, clocks.Unsteady) as problem:
             clock = clocks.EventClock(self.gpu.flush(self.request.condition))
-            return self._run(replace(bench, clock=clock, began=None), [_by_events(problem)])
+            events = replace(bench, clock=clock, budget_ms=bench.budget_ms / DEVICE_PASS, began=None)
+            self._run(events, [_by_events(problem)])
 
-    def _run(self, bench: blocks.Bench, unrecorded: list[Finding]) -> DevicePass:
+    def _run(self, bench: blocks.Bench, unrecorded: list[Finding]) -> None:
         bench = replace(bench)
         bench.spots.begin_again()
         samples = bench.run(self.sides)
-        return DevicePass(samples, bench.clock.name, bench.budget_ms, unrecorded)
+        bench.rotation.begin_block()  # later calls would overwrite the last result, which is judged
+        self._passes.append(DevicePass(samples, bench.clock.name, bench.budget_ms, unrecorded))
 
-    def _wall_pass(self, samples: Timing, left_ns: float) -> tuple[HostTimes, list[Finding]]:
-        """The host's times, and the finding if they contradict those of the device pass."""
+    def _wall_pass(self, left_ns: float) -> None:
         flush = self.gpu.flush(self.request.condition)
-        host = wall_pass.medians(list(self.sides), self._next_call, flush, left_ns)
-        mismatch = _mismatch(samples, host) or []
-        if not mismatch or all(times.calls >= wall_pass.FULL for times in host.values()):
-            return host, mismatch
+        self._host = wall_pass.medians(list(self.sides), self._next_call, flush, left_ns)
+
+    def _second_wall_pass(self) -> None:
+        """With all its turns: the GPU's clocks may change between a few long calls."""
 
         def next_call(name: str) -> clocks.Call:
             self.bench.beat()
             return self._next_call(name)
 
-        # the GPU's clocks may have changed between a few long calls
-        host = wall_pass.medians(list(self.sides), next_call, flush, fewest=wall_pass.TURNS)
-        return host, _mismatch(samples, host) or []
+        flush = self.gpu.flush(self.request.condition)
+        self._host = wall_pass.medians(list(self.sides), next_call, flush, fewest=wall_pass.TURNS)
 
     def _next_call(self, name: str) -> clocks.Call:
         return self.bench.call(name, self.sides[name])
 
-    def _of_passes(self, passes: list[DevicePass]) -> list[Finding]:
-        """A finding of one pass stays if the next does not repeat it; the later one gives the figures."""
-        found = [finding for each in passes for finding in (*self._of_records(each.samples), *each.unrecorded)]
+    def _mismatch(self, otherwise: list[Finding], shortest_us: float = 0.0) -> list[Finding]:
+        """What the last two passes disagree about; `otherwise` if a side has no records or takes less than that."""
+        samples, host = self._passes[-1].samples, self._host
+        calls = [samples.activities.get(name) or [] for name in ("solution", "baseline")]
+        own, base = (wall_check.on_device(some, shortest_us) for some in calls)
+        if own is None or base is None or not {"solution", "baseline"} <= host.keys():
+            return otherwise
+        pairs = (own, host["solution"]), (base, host["baseline"])
+        found = wall_check.mismatch(*pairs, lambda: samples.estimate("baseline", "solution"))
+        return [] if found is None else [found]
+
+    def _of_passes(self) -> list[Finding]:
+        """The findings of all device passes; where two have the same one, with the later pass's figures."""
+        found = [finding for each in self._passes for finding in (*self._of_records(each.samples), *each.unrecorded)]
         return list({finding.code: finding for finding in found}.values())
 
     def _of_records(self, samples: Timing) -> list[Finding]:
@@ -117,18 +131,6 @@ class GpuPasses:
         late = wall_pass.left_us(lambda: self._next_call("solution"), pause)
         found = kernel_ledger.unjoined(*late, calls)
         return [] if found is None else [found]
-
-
-def _mismatch(samples: Timing, host: HostTimes) -> list[Finding] | None:
-    """Whether the wall pass contradicts the device time; None where the two cannot be compared, which needs records of
-    both sides."""
-    calls = samples.activities
-    own, base = (wall_check.on_device(calls.get(name) or []) for name in ("solution", "baseline"))
-    if own is None or base is None or not {"solution", "baseline"} <= host.keys():
-        return None
-    pairs = (own, host["solution"]), (base, host["baseline"])
-    found = wall_check.mismatch(*pairs, lambda: samples.estimate("baseline", "solution"))
-    return [found] if found is not None else []
 
 
 def _neighbours(gpu: Gpu) -> list[Finding]:

@@ -98,7 +98,7 @@ class SpotChecks:
         return list({id(working): working for working in self._sets.values()}.values())
 
     def begin_again(self) -> None:
-        """Lets go of the results of a pass whose times do not count."""
+        """Drops the results of a pass whose times do not count."""
         self.before = None
         self._kept.clear()
         self._calls.clear()

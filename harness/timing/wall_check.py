@@ -61,17 +61,17 @@ def mismatch(
     return _finding("solution", solution[0].busy_us, solution[1].us)
 
 
-def on_device(calls: Sequence[Activity]) -> Device | None:
-    """None if the calls cannot be compared with the wall clock: none ran anything, or a fast one is too short."""
+def on_device(calls: Sequence[Activity], shortest_us: float = 0.0) -> Device | None:
+    """None if no call ran anything, or if a fast one takes less than that."""
     chosen = random.Random(0).sample(calls, min(len(calls), MOST_CALLS))  # every n-th may always have the same values
     some = [call for call in chosen if call.records]
     if not some:
         return None
     busy = sorted(call.busy_us for call in some)
-    if busy[len(some) // TENTH] < SHORTEST_US:  # it needs at most as long as it is busy
+    if busy[len(some) // TENTH] < shortest_us:  # it needs at most as long as it is busy
         return None
     least_us = sorted(map(_least_us, some))[len(some) // TENTH]
-    if least_us < SHORTEST_US:
+    if least_us < shortest_us:
         return None
     return Device(least_us, busy[-1 - len(some) // TENTH], max(len(call.records) for call in some))
 

@@ -17,8 +17,6 @@ from harness.timing import clocks
 TURNS, FEWEST_TURNS = 6, 2
 COUNTED, SETTLING = 5, 2
 """Calls per turn."""
-FULL = TURNS * SETTLING
-"""Calls of a side in a pass of all turns, if they are long."""
 LONG_NS = 1_000_000
 """For calls this long the host's caches do not matter: the first calls of a turn count, and the turn ends there."""
 WALL_NS = 12_000_000
@@ -38,7 +36,6 @@ class HostTime(NamedTuple):
     """With the wait for the device."""
     launch_us: float
     """Until the call returned; all of it if the call itself waits."""
-    calls: int = TURNS * COUNTED
 
 
 def medians(
@@ -75,7 +72,7 @@ def medians(
         for name in names[:: 1 if turn % 2 else -1]:
             times[name] += _turn(lambda name=name: span(name))  # type: ignore[misc]
     return {
-        name: HostTime(stats.median(whole) / 1000, stats.median(launch) / 1000, len(whole))
+        name: HostTime(stats.median(whole) / 1000, stats.median(launch) / 1000)
         for name, (whole, launch) in ((name, tuple(zip(*spans, strict=True))) for name, spans in times.items())
     }
 

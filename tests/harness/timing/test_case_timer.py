@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 
 from harness.device.cpu_load import Load
 from harness.shared.results import CaseResult
+from harness.timing import case_timer, clocks
 from harness.timing.case_timer import CaseTimer
 from harness.timing.samples import Timed, Timing
+from harness.timing.spot_checks import SpotChecks
 
 
 def pair(other: str, its_us: float, own_us: float) -> dict[str, list[float]]:
@@ -83,3 +87,41 @@ def test_a_row_that_is_unclear_only_against_the_best_is_unclear() -> None:
     found = row(*[pair("baseline", 2.0, 1.0)] * 12, *unsteady("best"), load=Load(2.0, 2))
     assert found.verdict == "faster"
     assert [finding.name for finding in found.findings] == ["busy machine"]
+
+
+def test_a_row_on_a_gpu_is_timed_under_its_lock_with_most_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    timed = Timed(Timing(), "device")
+
+    @contextmanager
+    def locked(uuid: str, beat: Any) -> Iterator[None]:
+        done.append(f"lock {uuid}")
+        yield
+        done.append("unlock")
+
+    class Passes:
+        def __init__(self, *words: Any) -> None:
+            done.append(words)
+
+        def timed(self) -> Timed:
+            done.append("timed")
+            return timed
+
+    device: Any = SimpleNamespace(uuid="GPU-1", device="cpu")
+    request: Any = SimpleNamespace(
+        condition="cold", budget_ms=100.0, task=SimpleNamespace(mutates=(), outputs=(), seeded=False)
+    )
+    timer, clock, spots = CaseTimer(request, device), clocks.WallClock(), SpotChecks()
+    monkeypatch.setattr(case_timer.gpu, "locked", locked)
+    monkeypatch.setattr(case_timer.gpu, "reset_persisting_l2", lambda: done.append("reset"))
+    monkeypatch.setattr(case_timer.gpu_passes, "GpuPasses", Passes)
+    monkeypatch.setattr(timer, "clock", lambda: clock)
+    monkeypatch.setattr(case_timer, "rotation", lambda *words: words[0])
+    sides, beat = {"solution": lambda x: x}, lambda: None
+    assert timer.time(sides, [], beat, spots) is timed
+    assert [step for step in done if isinstance(step, str)] == ["lock GPU-1", "reset", "timed", "unlock"]
+    ((given_gpu, given_request, given_sides, bench, new_clock),) = [step for step in done if isinstance(step, tuple)]
+    assert (given_gpu, given_request, given_sides, new_clock()) == (device, request, sides, clock)
+    assert (bench.clock, bench.rotation, bench.beat, bench.spots) == (clock, "cpu", beat, spots)
+    assert bench.budget_ms == pytest.approx(72.0)
+    assert bench.began is not None

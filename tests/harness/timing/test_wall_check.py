@@ -100,6 +100,8 @@ def test_the_device_time_is_that_of_a_fast_and_a_slow_call() -> None:
 
 
 @pytest.mark.parametrize("streams", [(7, 7), (7, 13)])
-def test_a_call_that_is_too_short_is_not_compared(streams: tuple[int, int]) -> None:
+def test_calls_shorter_than_a_bound_are_left_out(streams: tuple[int, int]) -> None:
     records = tuple(kernel(30 * place, 30, stream) for place, stream in enumerate(streams))
-    assert (wall_check.on_device([Activity(records, home=7)] * 5) is None) is (streams == (7, 13))
+    calls = [Activity(records, home=7)] * 5
+    assert (wall_check.on_device(calls, wall_check.SHORTEST_US) is None) is (streams == (7, 13))
+    assert wall_check.on_device(calls) is not None
