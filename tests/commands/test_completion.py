@@ -24,6 +24,7 @@ LOG = "# Iterations\n\n## 1 · slow · 1.00x · first\n\n## 2 · two words; $(mo
 
 
 def complete(folder: Path, line: str, shell: str = "bash") -> list[str]:
+    (folder / ".git").mkdir(exist_ok=True)  # else the tasks of other tests, in the folder above, belong there too
     words = line.split(" ")
     last = words[-1] if shell == "fish" else str(len(words) - 1)
     asked = {"COMP_WORDS": line, "COMP_CWORD": last, "_KERNBENCH_COMPLETE": f"{shell}_complete"}

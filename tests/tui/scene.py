@@ -391,6 +391,9 @@ class FakeEngine:
     def iterations(self) -> Sequence[Summary]:
         return self.history
 
+    def summary(self, run: str) -> Summary | None:
+        return self.finished if self.finished is not None and self.finished.run == run else None
+
     async def changed_elsewhere(self) -> bool:
         changed, self.changed = self.changed, False
         return changed
@@ -528,7 +531,7 @@ async def settle(pilot: Pilot[None]) -> None:
     app = pilot.app
     assert isinstance(app, Workbench)
     await pilot.pause()
-    while not app.settled:
+    while not app.settled and app.is_running:  # it no longer runs if it crashed
         await pilot.pause(0.02)
     await pilot.pause()
 

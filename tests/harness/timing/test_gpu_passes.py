@@ -131,7 +131,7 @@ def test_the_second_device_pass_has_the_time_that_the_first_had(monkeypatch: pyt
 
 
 def test_no_call_follows_a_device_pass_on_the_set_of_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is judged, and where it lies in a destination among the inputs, the next call there would overwrite it."""
+    """That result is still to be judged; if it is in one of the inputs, another call on the set would overwrite it."""
     row = Row(monkeypatch, walls(150.0), device=[on_the_device(100), on_the_device(130)])
     assert row.next_set_after == [1, 2]
 
