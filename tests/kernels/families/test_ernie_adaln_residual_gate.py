@@ -94,6 +94,8 @@ for variant in VARIANTS:
 """
 
 ON_GPU = """
+from tests.kernels.other_stream import on_another_stream
+
 for variant in VARIANTS:
     for dtype in ("bfloat16", "float16", "float32"):
         for tokens, cols in ((1, 8), (33, 4096), (300, 1000), (301, 4096), (513, 5128), (270, 8192), (280, 16384)):
@@ -101,14 +103,7 @@ for variant in VARIANTS:
 assert any(launch is not None for alike in solution._plans.values() for _, launch, *_ in alike)
 
 inputs = inputs_of(reference.RESIDUAL, 300, 4096)
-other = torch.cuda.Stream()
-with torch.cuda.stream(other):
-    late = torch.empty_like(inputs["residual"])
-    torch.cuda._sleep(20_000_000)
-    late.copy_(inputs["residual"])
-    results = ernie_adaln_residual_gate(**{**inputs, "residual": late})
-other.synchronize()
-check(inputs, results)
+check(inputs, on_another_stream(ernie_adaln_residual_gate, inputs, "residual"))
 """
 
 

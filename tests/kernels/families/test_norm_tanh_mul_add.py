@@ -111,6 +111,7 @@ for operator, inputs, absent in (
 
 ON_GPU = """
 import itertools
+from tests.kernels.other_stream import on_another_stream
 
 bounds = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 5e-3}
 evenly = [(1, 1, 256), (2, 7, 1536), (1, 33, 3840), (3, 5, 1792), (1, 4, 7936), (1, 3, 8192), (2, 3, 512)]
@@ -138,13 +139,7 @@ for name in ("x", "shift"):  # a slice of something wider, and one that starts o
         part.copy_(inputs[name])
         assert error({**inputs, name: part}) < 2e-2
 
-other = torch.cuda.Stream()
-with torch.cuda.stream(other):
-    late = torch.empty_like(inputs["x"])
-    torch.cuda._sleep(20_000_000)
-    late.copy_(inputs["x"])
-    result = norm_tanh_mul_add(**{**inputs, "x": late})
-other.synchronize()
+result = on_another_stream(norm_tanh_mul_add, inputs)
 assert all(torch.equal(one, two) for one, two in zip(result, exact, strict=True))
 """
 

@@ -100,6 +100,8 @@ for operator, inputs in ((op.residual_gate_add, gated(4, 16, "row")), (op.broadc
 """
 
 ON_GPU = """
+from tests.kernels.other_stream import on_another_stream
+
 for dtype in bounds:
     for tokens, cols in ((1, 8), (126, 2048), (301, 1000), (70, 131), (513, 3072), (8193, 4096), (2050, 9000)):
         for gate in ("full", "row"):
@@ -111,14 +113,7 @@ for dtype in bounds:
 assert any(launch is not None for alike in solution._gated_plans.values() for _, launch, *_ in alike)
 
 inputs = gated(4096, 128, "row", "bfloat16")
-other = torch.cuda.Stream()
-with torch.cuda.stream(other):
-    late = torch.empty_like(inputs["residual"])
-    torch.cuda._sleep(20_000_000)
-    late.copy_(inputs["residual"])
-    result = residual_gate_add(**{**inputs, "residual": late})
-other.synchronize()
-check(inputs, result)
+check(inputs, on_another_stream(residual_gate_add, inputs, "residual"))
 """
 
 

@@ -117,6 +117,8 @@ for variant, operator in ((EXPLICIT, op.ltx2_dual_modulate), (FROM_TEMB, op.ltx2
 """
 
 ON_GPU = """
+from tests.kernels.other_stream import on_another_stream
+
 for variant in VARIANTS:
     for dtype in ("bfloat16", "float16", "float32"):
         for tokens, cols in ((1, 8), (126, 2048), (300, 1000), (301, 4096), (513, 5128), (270, 8192), (140, 32768)):
@@ -137,14 +139,7 @@ for variant in VARIANTS:
         assert all(map(torch.equal, results, wanted)), (variant, tokens, cols)
 
 inputs = inputs_of(FROM_TEMB, 300, 4096)
-other = torch.cuda.Stream()
-with torch.cuda.stream(other):
-    late = torch.empty_like(inputs["x"])
-    torch.cuda._sleep(20_000_000)
-    late.copy_(inputs["x"])
-    results = ltx2_dual_modulate(**{**inputs, "x": late})
-other.synchronize()
-check(inputs, results)
+check(inputs, on_another_stream(ltx2_dual_modulate, inputs))
 """
 
 
