@@ -141,9 +141,15 @@ def not_best(summary: Summary) -> str:
     return f"{'undecided' if summary.undecided else 'not best'}: {summary.not_best}"
 
 
-def confirmation(event: Confirmed, number: int | None) -> str:
-    """What came of a run that would be best; `number` is that of its entry."""
-    name = f"#{number} is " if number is not None else ""
+def source_name(run: Summary) -> str:
+    """`#12`, the entry about its source; the start of its hash, if there is none."""
+    number = run.iteration if run.iteration is not None else run.repeats
+    return f"#{number}" if number is not None else f"source {run.source[:8]}"
+
+
+def confirmation(event: Confirmed, run: Summary | None = None) -> str:
+    """What came of a run that would be best; without its name, if it is the one on the screen."""
+    name = f"{source_name(run)} is " if run is not None else ""
     return f"{name}{'confirmed as best' if event.confirmed else 'not the best'}: {event.why}"
 
 

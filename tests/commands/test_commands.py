@@ -64,7 +64,7 @@ def test_a_run_that_would_be_best_is_confirmed_before_the_command_ends(folder: P
     assert re.search(r" 2\.00x ±0\.1% +first, best now ", kernbench(folder, "log").stdout)
     write(folder, "TIME_US = 25.0\nCONFIRM_US = 50.0")
     refused = kernbench(folder, "run", "-m", "second").stdout.splitlines()
-    numbers = "4.00x [4.00, 4.00] in the run, 2.00x [2.00, 2.00] when confirmed in a new worker"
+    numbers = "4.00x [4.00, 4.00] in the run, 2.00x [2.00, 2.00] in a new worker; run it again"
     assert refused[-1] == f"#2 is not the best: {numbers}"
     assert " refused " in kernbench(folder, "log").stdout
     assert f"- refused: {numbers}\n" in kernbench(folder, "show", "2").stdout

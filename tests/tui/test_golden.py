@@ -32,7 +32,7 @@ from tests.tui.scene import (
     wrong,
 )
 
-DISAGREE = "1.31x [1.31, 1.32] in the run, 1.01x [1.00, 1.02] when confirmed in a new worker"
+DISAGREE = "1.31x [1.31, 1.32] in the run, 1.01x [1.00, 1.02] in a new worker; run it again"
 GOLDEN = Path(__file__).parent / "golden"
 SCENES: dict[str, list[Event]] = {
     "idle": [],

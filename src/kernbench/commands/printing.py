@@ -150,9 +150,7 @@ class TablePrinter(Printer):
 
     def on_confirmed(self, event: Confirmed) -> None:
         self._clear()
-        runs = self.session.logbook.journal.summaries
-        number = next((run.iteration for run in reversed(runs) if run.run == event.run), None)
-        click.echo(render.confirmation(event, number))
+        click.echo(render.confirmation(event, self.session.logbook.summary(event.run)))
 
     def on_failure(self, failure: BuildFailed) -> None:
         self._clear()

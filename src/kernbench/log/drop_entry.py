@@ -34,7 +34,8 @@ def doubt(task: Task, journal: Journal, entry: Summary) -> str:
     """Why the user has to confirm; empty if every line is as kernbench wrote it."""
     if entry.local_run is not entry:
         return "it is from another machine, so kernbench cannot tell whether it was edited by hand"
-    made = next(run for run in journal.summaries if run.run == entry.run)
+    made = journal.summary(entry.run)
+    assert made is not None  # it is of this machine
     number, rows = made.iteration or 0, (journal.landed_in(made.run), journal.cases_of(made.run))
     words = (made, replace(made, confirmed=None))  # an entry that was locked or edited keeps the word `best?`
     wrote = [_lines(entry_text.EntryText(task, item, results)(number)) for results in rows for item in words]

@@ -177,6 +177,10 @@ class Logbook:
             return self._elsewhere.iterations(self.journal)
         return best_source.listing(self.task, self.journal, self._elsewhere, self.environment, self.l2)
 
+    def summary(self, run: str) -> Summary | None:
+        """Of a run of this machine."""
+        return self.journal.summary(run)
+
     def best_now(self) -> Summary | None:
         """The best of the session's series."""
         if self.task is None:

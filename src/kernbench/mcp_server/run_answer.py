@@ -104,8 +104,7 @@ def answer(task: Task, journal: Journal, heard: Heard, profiles: Mapping[str, Pr
     if heard.failure is not None:
         return _not_loaded(about, heard.failure)
     assert heard.finished is not None
-    settled = (run for run in reversed(journal.summaries) if run.run == heard.finished.run)
-    summary = next(settled, heard.finished)
+    summary = journal.summary(heard.finished.run) or heard.finished  # confirmed or not
     return _finished(about, task, summary, heard, profiles)
 
 
@@ -185,7 +184,7 @@ def _sentence(summary: Summary, heard: Heard) -> str:
     """The run in a line, and what its confirmation said."""
     parts = [report.outcome(summary, heard.rows.values())]
     if heard.confirmed is not None:
-        parts.append(render.confirmation(heard.confirmed, summary.iteration))
+        parts.append(render.confirmation(heard.confirmed, summary))
     elif summary.is_unsettled:
         parts.append("it is not the best yet: no new worker has confirmed it; the next run tries again")
     return "; ".join(parts)

@@ -192,8 +192,7 @@ class Sweep:
             await session.close()
         if not isinstance(outcome, Summary):
             return None
-        settled = (run for run in session.logbook.journal.summaries if run.run == outcome.run)  # confirmed or not
-        return next(settled, outcome)
+        return session.logbook.summary(outcome.run) or outcome  # confirmed or not
 
     async def _check_here(self) -> None:
         try:

@@ -203,9 +203,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         if isinstance(event, RunFinished | Confirmed):
             self.show_iterations()
         if isinstance(event, Confirmed):
-            newest = reversed(self._bench.engine.logbook.iterations()[-status_text.RECENT_RUNS :])
-            number = next((item.iteration for item in newest if item.run == event.run), None)
-            said = render.confirmation(event, number)
+            said = render.confirmation(event, self._bench.engine.logbook.summary(event.run))
             self._bench.tell(said, "information" if event.confirmed else "warning")
         if isinstance(event, CaseLanded) and isinstance(self.app.screen, RowPage):
             self.app.screen.follow(self.board, event)

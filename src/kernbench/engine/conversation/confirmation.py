@@ -43,7 +43,7 @@ TIMES = frozenset({"opponent_slowed"})
 """Findings that another program may cause."""
 PATIENCE = 0.2
 """Seconds to wait for the lock of ITERATIONS.md; also those that a save waits for a judge that is just starting."""
-AGAIN = "run it again to compare them"
+AGAIN = "run it again"
 Message = dict[str, Any] | WorkerLost | None
 Conversation = AsyncGenerator[dict[str, Any] | WorkerLost, None]
 CANCELLED = WorkerLost("cancelled", "load", None, "the worker was not asked yet")
@@ -143,7 +143,7 @@ class Confirmations:
         if item is None or not await self._may_begin(lambda: time.monotonic() > end):
             return
         waited = fmt.seconds(WAITS_AT_MOST)
-        self._emit(Notice(f"confirming {_name(item.summary)} before this save: it has waited {waited}"))
+        self._emit(Notice(f"confirming {render.source_name(item.summary)} before this save: it has waited {waited}"))
         self.comes_first = True
         try:
             await self._confirm(item, lambda: False)
@@ -356,10 +356,10 @@ def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None) -> str
         if first is None:
             continue
         if second is None:
-            return f"{render.interval(first)}{over} in the run, no time when confirmed in a new worker"
+            return f"{render.interval(first)}{over} in the run, no time in a new worker; {AGAIN}"
         if not meet(first, second):
             then, now = render.interval(first), render.interval(second)
-            return f"{then}{over} in the run, {now} when confirmed in a new worker"
+            return f"{then}{over} in the run, {now} in a new worker; {AGAIN}"
     return ""
 
 
@@ -374,10 +374,4 @@ def _too_late(series: Sequence[Summary], run: Summary) -> str:
     best = best_of(series)
     if best is None or best.geomean == run.best_geomean:
         return "a later run of the same source was wrong"
-    return f"it was not timed against {_name(best)}, which is best now; {AGAIN}"
-
-
-def _name(run: Summary) -> str:
-    """`#12`; the source, if it has no entry."""
-    number = run.iteration if run.iteration is not None else run.repeats
-    return f"#{number}" if number is not None else f"source {run.source[:8]}"
+    return f"it was not timed against {render.source_name(best)}, which is best now; {AGAIN} to compare them"

@@ -120,12 +120,12 @@ class Journal:
     def best(self, series: Series) -> Summary | None:
         return best_of(self.series(series))
 
+    def summary(self, run: str) -> Summary | None:
+        return next((item for item in reversed(self.summaries) if item.run == run), None)
+
     def numbered(self) -> list[Summary]:
         """The runs that made an iteration; two machines may have used the same number."""
         return [run for run in self.summaries if run.iteration is not None]
-
-    def made_entry(self, run: str) -> bool:
-        return any(item.run == run for item in self.numbered())
 
     def highest(self) -> int:
         """The highest number that an iteration has, or had: a dropped entry's is never given again."""

@@ -66,6 +66,9 @@ class Logbook(Protocol):
     def iterations(self) -> Sequence[Summary]:
         """All iterations, by number. Only the newest are cheap to read: a log may have thousands."""
 
+    def summary(self, run: str) -> Summary | None:
+        """Of a run of this machine."""
+
     def best_now(self) -> Summary | None:
         """The current best: a run, or an entry from another machine."""
 

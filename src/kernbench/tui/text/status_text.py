@@ -273,7 +273,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if board.summary is not None and board.summary.stalled:
         return f"stalled: {render.MOVES} (h: note which)"
     if board.confirmation is not None and not board.confirmation.confirmed:
-        return clean(render.confirmation(board.confirmation, None))
+        return clean(render.confirmation(board.confirmation))
     if board.summary is not None and board.summary.not_best:
         offer = " (r: time again)" if board.summary.undecided else ""
         return clean(render.not_best(board.summary)) + offer
