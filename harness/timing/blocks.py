@@ -79,6 +79,9 @@ class Planned(NamedTuple):
     call: Call
 
 
+FirstCalls = Sequence[tuple[Planned, Measured]]
+
+
 @dataclass
 class Bench:
     """Times the sides of one case against each other; `beat` is called between batches and may raise to stop."""
@@ -99,8 +102,9 @@ class Bench:
     def run(self, sides: Sides) -> Timing:
         with quiet():
             began = time.perf_counter() if self.began is None else self.began
-            calls, batch, checked = self._warm_up(sides)
-            timing = self._blocks(sides, calls, batch, began)
+            first, lost = self._first_calls(sides)
+            calls, batch, checked = self._warmed_up(sides, first)
+            timing = self._blocks(sides, calls, batch, began + lost)
             timing.checked = checked
             timing.last = self._one_more(sides[self.candidate], timing)
         return timing
@@ -114,12 +118,12 @@ class Bench:
 
         return Call(prepare, _bound(name, function, working), name, beside, after)
 
-    def _warm_up(self, sides: Sides) -> tuple[int, int, Activity | None]:
-        """A few calls of each side; the fastest decide the calls per block and the blocks per batch. Also returns what
-        the candidate's last one ran, whose result is judged."""
+    def _warmed_up(self, sides: Sides, first: FirstCalls) -> tuple[int, int, Activity | None]:
+        """The fastest of the first calls decide the calls per block and the blocks per batch. Also returns what the
+        candidate's last one ran, whose result is judged."""
         times: dict[str, list[float]] = {name: [] for name in sides}
         checked: Activity | None = None
-        for plan, measured in self._first_calls(sides):
+        for plan, measured in first:
             times[plan.side].append(measured.us)
             checked = measured.activity if plan.side == self.candidate else checked
         slowest = max(min(values) for values in times.values())
@@ -130,23 +134,26 @@ class Bench:
         calls = max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / cost)))
         return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost))), checked
 
-    def _first_calls(self, sides: Sides) -> Iterator[tuple[Planned, Measured]]:
-        """A GPU that is throttled once is rested, as between blocks; one that is throttled again is reported."""
+    def _first_calls(self, sides: Sides) -> tuple[FirstCalls, float]:
+        """A few calls of each side, and the seconds lost before: a GPU that is throttled is rested and tried again; the
+        second time is reported."""
+        began = time.perf_counter()
         try:
-            return self._few_of_each(sides)
+            return self._few_of_each(sides), 0.0
         except Unsteady:
             self.beat()
             time.sleep(REST_S)
-            return self._few_of_each(sides)
+            lost = time.perf_counter() - began
+            return self._few_of_each(sides), lost
 
-    def _few_of_each(self, sides: Sides) -> Iterator[tuple[Planned, Measured]]:
+    def _few_of_each(self, sides: Sides) -> FirstCalls:
         few = 2 if self.clock.batch == 1 else 4
         planned = [
             Planned((0, 0), name, self.call(name, function, is_last_before=name == self.candidate and left == 0))
             for name, function in sides.items()
             for left in reversed(range(few))
         ]
-        return zip(planned, self.clock.measure([plan.call for plan in planned]), strict=True)
+        return list(zip(planned, self.clock.measure([plan.call for plan in planned]), strict=True))
 
     def _groups(self, sides: Sides) -> list[list[str]]:
         """Which sides alternate with each other."""

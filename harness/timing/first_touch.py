@@ -7,7 +7,7 @@ survive.
 
 The call that begins a block comes right after the kernels that put new values into the inputs, and takes about 0.15 us
 longer whatever it loads: 10% of the smallest rows. So a side counts only in the blocks that the other one began. There,
-first calls of honest kernels took 5% longer in 45 of 228 blocks, in no row in three quarters of them
+first calls of honest kernels took 5% longer in 45 of 228 blocks, but in no row in three quarters of its blocks
 (tests/measure/measure_first_touch.py). Where both sides use the hint, as torch.compile's reductions do, neither shows
 it: the one that begins a block fetches the inputs for the other.
 """

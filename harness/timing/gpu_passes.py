@@ -1,9 +1,9 @@
 """Times one case on a GPU: a device pass, then a wall pass with no profiler active.
 
 The device pass reads activity records; without them it falls back to event pairs and says so. If the wall pass
-contradicts it, a second device pass is taken, and if that one disagrees too, a second wall pass: the row is cleared if
-two passes in a row agree, and these are reported, so a source gains nothing from the others. Honest kernels can differ
-between passes: a LayerNorm of 1.8 GB took 850 us in some calls and 945 in others, probably by where its output lay.
+contradicts it, the device pass is repeated, then the wall pass. The row is cleared as soon as two passes in a row
+agree, and these two are reported, so the others gain a source nothing. Honest kernels can differ between passes: a
+LayerNorm of 1.8 GB took 850 us in some calls and 945 in others, probably by where its output lay.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DevicePass(NamedTuple):
     samples: Timing
     clock: ClockName
     budget_ms: float
-    """What the pass may have taken: more than it was given, if calls are long."""
+    """Twice what it was given, if calls are long."""
     unrecorded: list[Finding]
     """Why it fell back to event pairs; empty if it did not."""
 
@@ -47,6 +47,7 @@ class GpuPasses:
     """A template: each pass runs a copy, because a run changes its budget."""
     new_clock: Callable[[], clocks.Clock]
     _passes: list[DevicePass] = field(default_factory=list)
+    """Each keeps its last result, so later calls write elsewhere."""
     _host: HostTimes = field(default_factory=dict)
 
     def timed(self) -> Timed:
@@ -56,7 +57,7 @@ class GpuPasses:
         self._wall_pass(1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * self._passes[0].budget_ms)
         mismatch = self._mismatch([], wall_check.SHORTEST_US)
         if mismatch:
-            self._device_pass(replace(self.bench, clock=self.new_clock(), began=None))
+            self._second_device_pass()
             mismatch = self._mismatch(mismatch)
         if mismatch:
             self._second_wall_pass()
@@ -76,11 +77,19 @@ class GpuPasses:
             events = replace(bench, clock=clock, budget_ms=bench.budget_ms / DEVICE_PASS, began=None)
             self._run(events, [_by_events(problem)])
 
+    def _second_device_pass(self) -> None:
+        """On the sets as they were: the first one's last call left the values of the other draw in one of them."""
+        last = self._passes[-1].samples.last
+        assert last is not None
+        self.bench.rotation.refill(last[1])
+        self._device_pass(replace(self.bench, clock=self.new_clock(), began=None))
+
     def _run(self, bench: blocks.Bench, unrecorded: list[Finding]) -> None:
         bench = replace(bench)
         bench.spots.begin_again()
+        bench.beat()
         samples = bench.run(self.sides)
-        bench.rotation.begin_block()  # later calls would overwrite the last result, which is judged
+        bench.rotation.begin_block()  # later calls on this set would overwrite the last result, still to be judged
         self._passes.append(DevicePass(samples, bench.clock.name, bench.budget_ms, unrecorded))
 
     def _wall_pass(self, left_ns: float) -> None:
@@ -89,30 +98,29 @@ class GpuPasses:
 
     def _second_wall_pass(self) -> None:
         """With all its turns: the GPU's clocks may change between a few long calls."""
-
-        def next_call(name: str) -> clocks.Call:
-            self.bench.beat()
-            return self._next_call(name)
-
         flush = self.gpu.flush(self.request.condition)
-        self._host = wall_pass.medians(list(self.sides), next_call, flush, fewest=wall_pass.TURNS)
+        self._host = wall_pass.medians(list(self.sides), self._next_call, flush, fewest=wall_pass.TURNS)
 
     def _next_call(self, name: str) -> clocks.Call:
+        self.bench.beat()  # a dozen calls may take longer than a worker may be silent
         return self.bench.call(name, self.sides[name])
 
     def _mismatch(self, otherwise: list[Finding], shortest_us: float = 0.0) -> list[Finding]:
-        """What the last two passes disagree about; `otherwise` if a side has no records or takes less than that."""
+        """What the last two passes disagree about; `otherwise` if they cannot tell: a side has no records or takes less
+        than `shortest_us`, or both sides are off the same way."""
         samples, host = self._passes[-1].samples, self._host
         calls = [samples.activities.get(name) or [] for name in ("solution", "baseline")]
         own, base = (wall_check.on_device(some, shortest_us) for some in calls)
         if own is None or base is None or not {"solution", "baseline"} <= host.keys():
             return otherwise
         pairs = (own, host["solution"]), (base, host["baseline"])
+        if wall_check.are_off_alike(*pairs):
+            return otherwise
         found = wall_check.mismatch(*pairs, lambda: samples.estimate("baseline", "solution"))
         return [] if found is None else [found]
 
     def _of_passes(self) -> list[Finding]:
-        """The findings of all device passes; where two have the same one, with the later pass's figures."""
+        """The findings of all device passes; one that both have comes with the later figures."""
         found = [finding for each in self._passes for finding in (*self._of_records(each.samples), *each.unrecorded)]
         return list({finding.code: finding for finding in found}.values())
 
@@ -123,7 +131,7 @@ class GpuPasses:
         return found if kept is None else [*found, kept]
 
     def _late_work(self, timed: Timed) -> list[Finding]:
-        """Work on another stream that nothing waits for and that the records do not show."""
+        """Work on another stream that nothing waits for, although its records look joined."""
         calls = timed.samples.activities.get("solution") or []
         if not kernel_ledger.has_side_streams(calls) or any(found.code == "other_stream" for found in timed.findings):
             return []

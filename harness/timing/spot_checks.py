@@ -98,7 +98,7 @@ class SpotChecks:
         return list({id(working): working for working in self._sets.values()}.values())
 
     def begin_again(self) -> None:
-        """Drops the results of a pass whose times do not count."""
+        """Drops what was kept so far: only the pass that counts is judged. The inputs of all passes are checked."""
         self.before = None
         self._kept.clear()
         self._calls.clear()

@@ -61,8 +61,13 @@ def mismatch(
     return _finding("solution", solution[0].busy_us, solution[1].us)
 
 
+def are_off_alike(solution: tuple[Device, HostTime], baseline: tuple[Device, HostTime]) -> bool:
+    """Whether the times of both sides disagree the same way, which says nothing about either."""
+    return any(is_off(*solution) and is_off(*baseline) for is_off in (_is_short, _is_long))
+
+
 def on_device(calls: Sequence[Activity], shortest_us: float = 0.0) -> Device | None:
-    """None if no call ran anything, or if a fast one takes less than that."""
+    """None if no call ran anything, or if a fast one takes less than `shortest_us`."""
     chosen = random.Random(0).sample(calls, min(len(calls), MOST_CALLS))  # every n-th may always have the same values
     some = [call for call in chosen if call.records]
     if not some:

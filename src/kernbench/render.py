@@ -148,7 +148,7 @@ def source_name(run: Summary) -> str:
 
 
 def confirmation(event: Confirmed, run: Summary | None = None) -> str:
-    """What came of a run that would be best; without its name, if it is the one on the screen."""
+    """What came of a run that would be best; leave out `run` where the screen already shows it."""
     name = f"{source_name(run)} is " if run is not None else ""
     return f"{name}{'confirmed as best' if event.confirmed else 'not the best'}: {event.why}"
 

@@ -315,12 +315,19 @@ def test_throttled_batches_are_dropped_and_counted(monkeypatch: pytest.MonkeyPat
 def test_a_gpu_that_is_throttled_in_the_first_calls_is_rested_once(
     monkeypatch: pytest.MonkeyPatch, throttled: int
 ) -> None:
+    """The rest takes nothing from the budget."""
     rests: list[float] = []
+    budgets_from: list[float] = []
+    now = timing.time.perf_counter()
     monkeypatch.setattr(timing.time, "sleep", rests.append)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now + sum(rests))
+    blocks = timing.Bench._blocks
+    monkeypatch.setattr(timing.Bench, "_blocks", lambda *words: budgets_from.append(words[-1]) or blocks(*words))
     made = bench(0.0, batch=12, throttled=throttled)
     made.clock.measured = 1  # type: ignore[attr-defined]
     if throttled == 1:
         assert made.run({"baseline": lambda: 5.0, "solution": lambda: 4.0}).blocks == 12
+        assert budgets_from == [now + timing.REST_S]
     else:
         with pytest.raises(clocks.Unsteady):
             made.run({"baseline": lambda: 5.0, "solution": lambda: 4.0})

@@ -38,7 +38,7 @@ def without_records(us: float) -> Timing:
 
 
 class MadeUpPasses(Bench):
-    """Each pass doubles its budget, as one of long calls does, and has one call judged."""
+    """Each pass doubles its budget, as one of long calls does, has one call judged, and ends with one more."""
 
     left: Sequence[Pass] = ()
     ran: Sequence[tuple[str, float, float | None]] = ()
@@ -47,12 +47,15 @@ class MadeUpPasses(Bench):
         cls = type(self)
         cls.ran = [*cls.ran, (self.clock.name, self.budget_ms, self.began)]
         self.budget_ms *= 2
-        working: Any = SimpleNamespace(inputs={}, storages=(), master=0, lot=0, names=frozenset())
+        working: Any = SimpleNamespace(inputs={}, storages=(), master=0, lot=len(cls.ran), names=frozenset())
         self.spots.take("solution", len(cls.ran), working)
         found, *cls.left = cls.left
         if isinstance(found, Exception):
             raise found
-        return found
+        return replace(found, last=(None, working))
+
+    def call(self, *words: Any) -> Any:
+        return None
 
 
 class Row:
@@ -66,12 +69,22 @@ class Row:
         gpu: Any = SimpleNamespace(flush=lambda _: flush, nvml=SimpleNamespace(foreign_processes=lambda: 0))
         request: Any = SimpleNamespace(condition="cold", task=SimpleNamespace(libraries=False))
         self.next_set_after: list[int] = []
-        rotation: Any = SimpleNamespace(begin_block=lambda: self.next_set_after.append(len(MadeUpPasses.ran)))
-        bench = MadeUpPasses(named("device"), rotation, GIVEN_MS, lambda: None, spots=SpotChecks(), began=NOW)
+        self.beats_after: list[int] = []
+        self.refilled: list[int] = []
+        rotation: Any = SimpleNamespace(
+            begin_block=lambda: self.next_set_after.append(len(MadeUpPasses.ran)),
+            refill=lambda working: self.refilled.append(working.lot),
+        )
+
+        def beat() -> None:
+            self.beats_after.append(len(MadeUpPasses.ran))
+
+        bench = MadeUpPasses(named("device"), rotation, GIVEN_MS, beat, spots=SpotChecks(), began=NOW)
         waiting, self.left_ns = list(host), []
 
         def wall(*words: Any, **fewest: int) -> dict[str, HostTime]:
             self.left_ns += words[3:] or fewest.values()
+            words[1]("solution")
             return waiting.pop(0)
 
         monkeypatch.setattr(clocks, "EventClock", lambda _: named("events"))
@@ -90,8 +103,8 @@ def named(name: str) -> Any:
     return SimpleNamespace(name=name)
 
 
-def walls(solution: float) -> dict[str, HostTime]:
-    return {"baseline": HostTime(120.0, 15.0), "solution": HostTime(solution, 15.0)}
+def walls(solution: float, baseline: float = 120.0) -> dict[str, HostTime]:
+    return {"baseline": HostTime(baseline, 15.0), "solution": HostTime(solution, 15.0)}
 
 
 def test_where_device_and_wall_time_agree_each_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +120,29 @@ def test_a_mismatch_counts_if_no_two_passes_in_a_row_agree(monkeypatch: pytest.M
     row = Row(monkeypatch, walls(90.0), walls(wall_us), device=[on_the_device(100)] * 2)
     assert row.codes == ["device_wall_mismatch"]
     assert row.timed.wall == {"baseline": 120.0, "solution": wall_us}
+
+
+@pytest.mark.parametrize(("wall_us", "baseline_us"), [(150.0, 160.0), (60.0, 90.0)])
+def test_a_second_wall_pass_clears_nothing_if_the_baseline_is_off_the_same_way(
+    monkeypatch: pytest.MonkeyPatch, wall_us: float, baseline_us: float
+) -> None:
+    """Another program, or other clocks of the GPU, explain that pass, but not the one before."""
+    row = Row(monkeypatch, walls(wall_us), walls(wall_us, baseline_us), device=[on_the_device(100)] * 2)
+    assert row.codes == ["device_wall_mismatch"]
+    assert Row(monkeypatch, walls(wall_us, baseline_us)).codes == []
+
+
+def test_the_worker_says_that_it_is_alive_before_every_device_pass_and_every_wall_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = Row(monkeypatch, walls(90.0), walls(90.0), device=[on_the_device(100)] * 2)
+    assert row.beats_after == [0, 1, 1, 2]
+
+
+def test_the_second_device_pass_has_the_sets_that_the_first_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(monkeypatch, walls(150.0), walls(120.0), device=[on_the_device(100)] * 2)
+    assert row.refilled == [1]
+    assert Row(monkeypatch, walls(120.0)).refilled == []
 
 
 def test_a_second_device_pass_that_agrees_is_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
