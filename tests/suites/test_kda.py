@@ -194,6 +194,13 @@ def test_an_input_that_the_baseline_reads_and_writes_is_no_scratch_memory(child:
     assert "a call both reads and writes inputs.scratch, which kernbench cannot open" in failed["message"]
 
 
+def test_scratch_memory_that_holds_what_the_baseline_writes_to_it_is_found(child: Child, tmp_path: Path) -> None:
+    """As after an earlier call with the same inputs, whose memory is free again."""
+    reused = ADAPTER.replace("torch.empty_like(x), name", "torch.empty(rows, columns, out=x.clone()), name")
+    assert reused != ADAPTER
+    assert statuses(child, written(tmp_path, folder(tmp_path, **{"bench/adapter.py": reused}))) == BOTH
+
+
 def test_an_edited_solution_is_loaded_anew_however_the_adapter_finds_it(child: Child, tmp_path: Path) -> None:
     task = written(tmp_path, folder(tmp_path, **{"bench/adapter.py": ADAPTER + BY_PATH}))
     assert statuses(child, task) == BOTH
