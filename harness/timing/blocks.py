@@ -103,7 +103,7 @@ class Bench:
         with quiet():
             began = time.perf_counter() if self.began is None else self.began
             first, lost = self._first_calls(sides)
-            calls, batch, checked = self._warmed_up(sides, first)
+            calls, batch, checked = self._block_sizes(sides, first)
             timing = self._blocks(sides, calls, batch, began + lost)
             timing.checked = checked
             timing.last = self._one_more(sides[self.candidate], timing)
@@ -118,9 +118,9 @@ class Bench:
 
         return Call(prepare, _bound(name, function, working), name, beside, after)
 
-    def _warmed_up(self, sides: Sides, first: FirstCalls) -> tuple[int, int, Activity | None]:
-        """The fastest of the first calls decide the calls per block and the blocks per batch. Also returns what the
-        candidate's last one ran, whose result is judged."""
+    def _block_sizes(self, sides: Sides, first: FirstCalls) -> tuple[int, int, Activity | None]:
+        """Calls per block and blocks per batch, by the fastest of the first calls. Also returns what the candidate's
+        last one ran, whose result is judged."""
         times: dict[str, list[float]] = {name: [] for name in sides}
         checked: Activity | None = None
         for plan, measured in first:

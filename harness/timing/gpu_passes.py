@@ -33,7 +33,7 @@ class DevicePass(NamedTuple):
     samples: Timing
     clock: ClockName
     budget_ms: float
-    """Twice what it was given, if calls are long."""
+    """What it was given, or twice that if calls are long."""
     unrecorded: list[Finding]
     """Why it fell back to event pairs; empty if it did not."""
 

@@ -125,7 +125,7 @@ def test_one_that_does_not_load_fails(answers: list[list[Any]]) -> None:
 
 
 def test_a_judge_that_runs_out_of_memory_says_so(answers: list[list[Any]]) -> None:
-    """The worker loses its peer then, and must not report that as an error of its own."""
+    """When the judge dies, the worker must not report the broken connection as its own error."""
     lost = answers[5][-1]
     assert isinstance(lost, WorkerLost)
     assert lost.detail.startswith("the judge could not judge it: ")

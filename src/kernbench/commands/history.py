@@ -214,8 +214,7 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     if run is not None and run.took_over and run.confirmed is None:
         why = "it waits for a new worker" if run.awaits else "an older kernbench, which confirmed nothing, ran it"
         click.echo(f"kernbench: unconfirmed: {why}", err=True)
-    made = None if run is None or run is not summary else journal.summary(run.run)
-    if run is None or (text is not None and made is not None and made.iteration is not None):
+    if run is None or (text is not None and run is summary and run.run in {made.run for made in journal.numbered()}):
         return
     if text is not None:
         click.echo("\nTimed again on this machine:\n")
