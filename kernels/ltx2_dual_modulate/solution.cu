@@ -6,7 +6,8 @@
 // would touch twice as many sectors and fill half of each. With few rows the call is all latency, and the modulation
 // comes with x (EARLY). With many it comes out of the L1 when it is used: registers are rows in flight.
 //
-// Roundings and the order of the sum are those of torch's own kernels, so that most rows are bit-identical.
+// Roundings and the order of the sum are those of torch's own kernels: production's rows are bit-identical to eager's.
+// Torch gives a row 128 threads; a block of twice as many is two teams of them, each with half of the row.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -73,7 +74,7 @@ template <class T, int WIDTH> struct Vector {
             word[0] = __ldg(reinterpret_cast<const unsigned short*>(from));
         }
     }
-    // What no other block reads again leaves the L1 to the modulation.
+    // Leaves the L1 to the modulation, for the vectors of x at production's width: four values of 16 bits.
     __device__ __forceinline__ void read_once(const T* from) {
         if constexpr (WIDTH * sizeof(T) == 8)
             asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
@@ -123,7 +124,7 @@ __device__ __forceinline__ void write(float* to, const float (&normal)[WIDTH], c
         *to = by[0];
 }
 
-// Of the threads of a TEAM; four warps are added up as torch does. All threads of the block get the sum, with one
+// The sum of what the threads of the last team hold, four warps in torch's order, for all threads of the block. Takes one
 // barrier.
 template <int TEAM, int TEAMS> __device__ __forceinline__ float sum_of_row(float own) {
     constexpr int WARPS = TEAM / 32;
@@ -132,13 +133,13 @@ template <int TEAM, int TEAMS> __device__ __forceinline__ float sum_of_row(float
         for (int step = 16; step; step /= 2) own += __shfl_xor_sync(~0u, own, step);
     }
     if constexpr (WARPS > 1) {
-        __shared__ float of_warps[WARPS];
-        if (threadIdx.x / TEAM == TEAMS - 1 && threadIdx.x % 32 == 0) of_warps[threadIdx.x % TEAM / 32] = own;
+        __shared__ float warp_sums[WARPS];
+        if (threadIdx.x / TEAM == TEAMS - 1 && threadIdx.x % 32 == 0) warp_sums[threadIdx.x % TEAM / 32] = own;
         __syncthreads();
         if constexpr (WARPS == 4) {
-            own = (of_warps[0] + of_warps[2]) + (of_warps[1] + of_warps[3]);
+            own = (warp_sums[0] + warp_sums[2]) + (warp_sums[1] + warp_sums[3]);
         } else {
-            own = threadIdx.x % 32 < WARPS ? of_warps[threadIdx.x % 32] : 0.f;
+            own = threadIdx.x % 32 < WARPS ? warp_sums[threadIdx.x % 32] : 0.f;
 #pragma unroll
             for (int step = 16; step; step /= 2) own += __shfl_xor_sync(~0u, own, step);
         }
@@ -175,13 +176,12 @@ template <class M, class TABLE, int COLS> struct Embedded {
 
 // ---- the kernels ----
 
-constexpr int TORCHS_THREADS = 128;  // of a row
-
 // A thread's part of the row that begins at x; its last vectors may lie beyond. `never` is 0, and not known to be.
 template <class T, class M, int COLS, int WIDTH, int THREADS, bool EARLY, class Modulation>
 __device__ __forceinline__ void modulate_twice(const T* x, const Modulation& modulation, float* first, float* second,
                                                u32 never, float eps) {
-    constexpr int TEAM = THREADS % TORCHS_THREADS ? THREADS : TORCHS_THREADS, TEAMS = THREADS / TEAM;
+    constexpr int TORCHS_THREADS = 128;  // of a row
+    constexpr int TEAM = THREADS == 2 * TORCHS_THREADS ? TORCHS_THREADS : THREADS, TEAMS = THREADS / TEAM;
     constexpr int STEP = TEAM * WIDTH, EACH = (COLS + STEP * TEAMS - 1) / (STEP * TEAMS), PART = STEP * EACH;
     const int team = threadIdx.x / TEAM, column = team * PART + threadIdx.x % TEAM * WIDTH;
     const auto inside = [=](int v) {
@@ -210,12 +210,12 @@ __device__ __forceinline__ void modulate_twice(const T* x, const Modulation& mod
     }
     // Torch's threads go through the whole row; here a team goes on with the sums of the one before it.
     float squares = 0.f;
-    __shared__ float so_far[TEAMS > 1 ? TEAM : 1];
+    __shared__ float partial_sums[TEAMS > 1 ? TEAM : 1];
 #pragma unroll
     for (int turn = 0; turn < TEAMS; ++turn) {
         if (turn > 0) __syncthreads();
         if (TEAMS > 1 && turn != team) continue;
-        if (turn > 0) squares = so_far[threadIdx.x % TEAM];
+        if (turn > 0) squares = partial_sums[threadIdx.x % TEAM];
 #pragma unroll
         for (int v = 0; v < EACH; ++v) {
             float wide[WIDTH];
@@ -223,7 +223,7 @@ __device__ __forceinline__ void modulate_twice(const T* x, const Modulation& mod
 #pragma unroll
             for (int i = 0; i < WIDTH; ++i) squares = fmaf(wide[i], wide[i], squares);
         }
-        if (turn + 1 < TEAMS) so_far[threadIdx.x % TEAM] = squares;
+        if (turn + 1 < TEAMS) partial_sums[threadIdx.x % TEAM] = squares;
     }
     // What was widened must not be kept: in twice the registers fewer rows would be in flight.
 #pragma unroll

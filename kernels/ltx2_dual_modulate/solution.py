@@ -25,9 +25,10 @@ MOST_WORDS, MOST_WORDS_OF_FEW = 16, 8
 """Of four bytes that a thread holds of x where rows are many, and of any operand where they are few, all latency."""
 NEAREST_WARPS, NEAREST_WARPS_OF_FEW = 8, 4
 """Warps of a row. Four are what torch's kernel has; with eight, a thread asks for half as much before it waits."""
-REGISTERS = 48
-"""Of a thread where rows are many, in addition to twice the words of x that it holds. They bound the rows in flight:
-with four of 4096 columns to a multiprocessor, reads and writes disturb each other least."""
+REGISTERS, REGISTERS_OF_NARROW = 48, 32
+"""Of a thread where rows are many, in addition to twice the words of x that it holds; the second where a vector has
+fewer than four columns. They bound the rows in flight: with four of 4096 columns to a multiprocessor, reads and writes
+disturb each other least. Narrow vectors need more of them."""
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
@@ -111,7 +112,8 @@ def _plan(variant, x, *modulation):
     if not warps:
         return None, None, 0, ()
     threads, each = warps * 32, -(-cols // (width * warps * 32))
-    registers = -(-(REGISTERS + 2 * each * words[0]) // 8) * 8
+    spare = REGISTERS if width == 4 else REGISTERS_OF_NARROW
+    registers = -(-(spare + 2 * each * words[0]) // 8) * 8
     blocks = 1 if few else max(1, min(32, 2048 // threads, 65536 // (registers * threads)))
     name = "dual_modulate" if variant == EXPLICIT else "dual_modulate_from_temb"
     types = ", ".join(IN_CUDA[tensor.dtype] for tensor in given)

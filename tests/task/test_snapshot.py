@@ -19,7 +19,7 @@ SHIPPED = {
     "fused_add_rms_norm": "1b75ee711ea367c8",
     "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "ad0349eb1a9fd481",
-    "ltx2_dual_modulate": "a804afe9d1f152d4",
+    "ltx2_dual_modulate": "d65437f67e6a0614",
     "ltx2_qknorm_split_rope": "64a030ea546c9e54",
     "ltx2_rms_adaln": "e0bf9fcf963fc0fb",
     "norm_infer": "50bd7c7ccaf08b97",
