@@ -27,17 +27,17 @@ def _rows(
     by = tl.load(bias + channel, mask=channel < channels, other=0.0).to(tl.float32)
     value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + by
     value = tl.load(residual + place, mask=inside, other=0.0).to(tl.float32) + value
-    tl.store(out + place, (value / divisor).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + place, tl.div_rn(value, divisor).to(out.dtype.element_ty), mask=inside)
 
 
 def summed(x, bias, residual, divisor):
-    """A new tensor that lies as x."""
+    """A new tensor with the layout of x."""
     out = torch.empty_like(x)
     if not x.numel():
         return out
-    if not lie_alike(x, residual):
+    if not same_layout(x, residual):
         residual = torch.empty_like(x).copy_(residual)
-    channels, inner = x.shape[1], bias_of(x)
+    channels, inner = x.shape[1], inner_of(x)
     of_rows = inner > 1
     cols = inner if of_rows else channels
     rows = x.numel() // cols
@@ -51,13 +51,14 @@ def summed(x, bias, residual, divisor):
     return out
 
 
-def lie_alike(x, other):
-    """Whether two tensors of one shape have their values in the same places; a dimension of one has no stride."""
+def same_layout(x, other):
+    """Whether two tensors of one shape keep their values in the same places. The stride of a dimension of length 1
+    does not matter."""
     steps = zip(x.shape, x.stride(), other.stride(), strict=True)
     return all(length == 1 or own == its for length, own, its in steps)
 
 
-def bias_of(x):
+def inner_of(x):
     """How many values share a channel before the next one begins: a plane, or 1 where channels are adjacent; None for
     a tensor that is neither contiguous nor channels-last without gaps."""
     if x.is_contiguous():

@@ -29,7 +29,7 @@ template <class T> __device__ __forceinline__ Vector<T> read(const T* from) {
 // The bias of each value of a vector. A vector that may span two planes loads both biases; where channels are adjacent
 // but not a multiple of a vector, each bias is loaded by itself, from the L1.
 template <class T, int INNER, int CHANNELS>
-__device__ __forceinline__ void of_channels(const T* bias, u32 vector, float (&by)[WIDTH<T>]) {
+__device__ __forceinline__ void channel_bias(const T* bias, u32 vector, float (&by)[WIDTH<T>]) {
     constexpr int N = WIDTH<T>;
     if constexpr (INNER % N == 0) {
         const float all = wide(__ldg(bias + vector / (INNER / N) % CHANNELS));
@@ -71,14 +71,14 @@ bias_residual_add(const T* __restrict__ x, const T* __restrict__ bias, const T* 
     float by[N];
     if (vector < vectors) {
         const Vector<T> mine = read(x + at), before = read(residual + at);
-        of_channels<T, INNER, CHANNELS>(bias, vector, by);
+        channel_bias<T, INNER, CHANNELS>(bias, vector, by);
         Vector<T> result;
 #pragma unroll
         for (int i = 0; i < N; ++i)
             put(&result.at[i], summed<DIVIDED>(wide(mine.at[i]), by[i], wide(before.at[i]), divisor));
         *reinterpret_cast<uint4*>(out + at) = *reinterpret_cast<const uint4*>(&result);
     } else if (REST && vector == vectors) {
-        of_channels<T, INNER, CHANNELS>(bias, vector, by);
+        channel_bias<T, INNER, CHANNELS>(bias, vector, by);
 #pragma unroll
         for (int i = 0; i < REST; ++i)
             put(out + at + i, summed<DIVIDED>(wide(x[at + i]), by[i], wide(residual[at + i]), divisor));

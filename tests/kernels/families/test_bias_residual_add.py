@@ -59,6 +59,9 @@ for x, layout, dtype in itertools.product(shapes, ("contiguous", "last"), bounds
 for start in (1, 3, 8):
     check(inputs_of("1x16x4x8", dtype="bfloat16", start=start))
     check(inputs_of("1x16x4x8", "last", "bfloat16", start=start))
+for layout in ("contiguous", "last"):  # a bias that is not at a vector's address
+    inputs = inputs_of("2x24x6x8", layout, "bfloat16")
+    check({**inputs, "bias": torch.randn(25, device=device).bfloat16()[1:]})
 inputs = inputs_of("2x24x6x8", dtype="bfloat16")
 for other in (inputs["residual"].to(memory_format=torch.channels_last), inputs["residual"][:1].expand(2, 24, 6, 8)):
     check({**inputs, "residual": other})
