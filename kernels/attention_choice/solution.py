@@ -1,7 +1,7 @@
 """Attention without a mask, by the kernel that is fastest on an H200 for its shape: cuDNN's.
 
 torch picks flash attention, cuDNN's kernel or its own memory-efficient one by rules that change between versions. Here
-cuDNN's kernel takes every shape that it can, without going through those rules; torch picks for the rest.
+cuDNN's kernel is called directly within the limits below, past those rules; torch picks for the rest.
 task.toml names all three as sides to compare with, so that a run shows which of them wins where.
 """
 

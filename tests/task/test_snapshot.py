@@ -10,7 +10,7 @@ from kernbench.task import snapshot
 from tests import ROOT
 
 SHIPPED = {
-    "attention_choice": "14bae0d5c46f9c5c",
+    "attention_choice": "d1861bd120d1d887",
     "attention_concat_copy": "44fcf906de122300",
     "bias_residual_add": "e0de67e937f2da50",
     "causal_conv3d_cat_pad": "9bf6b866c4c49dc9",
