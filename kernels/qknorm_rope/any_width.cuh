@@ -149,6 +149,12 @@ __device__ __forceinline__ void turn_any(Places from, Places to, const __nv_bflo
                 x[r][e][p].load_if(r * GROUPS < left && is_inside(e), at + (r * (GROUPS * HEAD) + place(e, p)));
     unsigned any = 0;
 #pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+        for (int e = 0; e < EACH; ++e)
+#pragma unroll
+            for (int p = 0; p < PIECES; ++p) any |= x[r][e][p].words[0];
+#pragma unroll
     for (int e = 0; e < EACH; ++e)
 #pragma unroll
         for (int p = 0; p < PIECES; ++p) gain[e][p].load(weights + place(e, p)), any |= gain[e][p].words[0];
@@ -160,9 +166,15 @@ __device__ __forceinline__ void turn_any(Places from, Places to, const __nv_bflo
             load_floats(cos[e], angles), load_floats(sin[e], angles + ROPE / 2);
         }
     };
-    // The angles of a guess, and loads that depend on each other in appearance: as in solution.cu.
-    const unsigned guess = min(token, cache_rows - 1), nothing = any & (cache_rows >> 31);
+    // The angles of a guess, as in solution.cu. Left to itself, ptxas asks for the later heads when the first is done. So
+    // what comes first is made to depend on every load, in appearance.
+    const unsigned guess = min(token, cache_rows - 1);
     load_angles(guess);
+#pragma unroll
+    for (int e = 0; e < EACH; ++e)
+#pragma unroll
+        for (int i = 0; i < PAIRS; i += 4) any |= __float_as_uint(cos[e][i]) | __float_as_uint(sin[e][i]);
+    const unsigned nothing = any & (cache_rows >> 31);
     const unsigned long long position = positions[token] | nothing;
     if (position != guess) load_angles(position);
 

@@ -25,7 +25,7 @@ SHIPPED = {
     "norm_infer": "50bd7c7ccaf08b97",
     "norm_scale_shift": "bde9265a25b5dc62",
     "norm_tanh_mul_add": "55f88e3f076a5bc1",
-    "qknorm_rope": "331da9e62b8b4ede",
+    "qknorm_rope": "8f5e849db2b1f6e8",
     "residual_gate_add": "a424d7ce9000de6a",
     "rms_norm": "bbdd7f7ad0082b36",
     "rotary_embedding": "6eb6b5dd93458f80",
