@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(THREADS) modulated_rows(
     float factor = inverse_rms<T>(row, mine, eps, of_warps[0]);
 #pragma unroll
     for (int j = 0; j < Mine::EACH; ++j) {
-        if (!mine.touches(j)) continue;
+        if (!mine.computes(j)) continue;
         float wide[WIDTH<T>], gates[WIDTH<T>], adds[WIDTH<T>];
         normalise<T, GAIN>(row[j], factor, GAIN ? values_at<!DUAL>(weight, mine, j) : uint4{}, wide);
         widen(values_at<!DUAL>(scale, mine, j), gates, kind);
@@ -88,19 +88,19 @@ __global__ void __launch_bounds__(THREADS) modulated_rows(
 #pragma unroll
         for (int i = 0; i < WIDTH<T>; ++i) wide[i] = wide[i] * tanh_of(gates[i]) + adds[i];
         row[j] = narrow(wide, kind);
-        store(y + start + j * THREADS, row[j], mine, j);
+        if (mine.touches(j)) store(y + start + j * THREADS, row[j], mine, j);
     }
     if (!DUAL) return;
 
     factor = inverse_rms<T>(row, mine, eps, of_warps[1]);
 #pragma unroll
     for (int j = 0; j < Mine::EACH; ++j) {
-        if (!mine.touches(j)) continue;
+        if (!mine.computes(j)) continue;
         float wide[WIDTH<T>], gates[WIDTH<T>];
         normalise<T, GAIN2>(row[j], factor, GAIN2 ? values_at<!DUAL>(weight2, mine, j) : uint4{}, wide);
         widen(values_at<!DUAL>(scale2, mine, j), gates, kind);
 #pragma unroll
         for (int i = 0; i < WIDTH<T>; ++i) wide[i] *= 1.0f + gates[i];
-        store(y2 + start + j * THREADS, narrow(wide, kind), mine, j);
+        if (mine.touches(j)) store(y2 + start + j * THREADS, narrow(wide, kind), mine, j);
     }
 }

@@ -73,6 +73,9 @@ template <class T, int COLS, int THREADS> struct Cover {
     __device__ __forceinline__ bool touches(int j) const {
         return ((j + 1) * THREADS - 1) * N < COLS || column(j) < COLS;
     }
+    // Where rows are whole vectors, a thread computes what lies behind the row too, and only does not store it: a branch
+    // around it would keep the gains from being asked for before the barrier.
+    __device__ __forceinline__ bool computes(int j) const { return STEP == N || touches(j); }
     __device__ __forceinline__ bool has(int j, int i) const {
         return is_inner(j) || (STEP == N ? touches(j) : (unsigned)(column(j) + i) < COLS);
     }
@@ -102,7 +105,8 @@ template <bool HIDDEN, class T, int COLS, int THREADS>
 __device__ __forceinline__ uint4 values_at(const void* from, const Cover<T, COLS, THREADS>& mine, int j) {
     constexpr int N = WIDTH<T>;
     const int column = mine.column(j);
-    if constexpr (COLS % N == 0) return __ldg(static_cast<const uint4*>(from) + column / N);
+    if constexpr (COLS % N == 0)
+        return __ldg(static_cast<const uint4*>(from) + (mine.is_inner(j) ? column : min(column, COLS - N)) / N);
     int past = ((unsigned)(size_t)from - mine.phase * (int)sizeof(T)) & 15;
     if constexpr (HIDDEN) {
         int lane;

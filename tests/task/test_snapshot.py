@@ -24,7 +24,7 @@ SHIPPED = {
     "ltx2_rms_adaln": "e0bf9fcf963fc0fb",
     "norm_infer": "50bd7c7ccaf08b97",
     "norm_scale_shift": "bde9265a25b5dc62",
-    "norm_tanh_mul_add": "55f88e3f076a5bc1",
+    "norm_tanh_mul_add": "177abd4c7f47ead1",
     "qknorm_rope": "8f5e849db2b1f6e8",
     "residual_gate_add": "a424d7ce9000de6a",
     "rms_norm": "bbdd7f7ad0082b36",
