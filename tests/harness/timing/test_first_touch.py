@@ -59,16 +59,23 @@ ACCUSED = timing([EVEN] * 3, [EVEN] * 3, "solution")
 
 
 def test_slow_first_calls_of_the_solution_alone_disqualify() -> None:
-    found = first_touch.finding(joined(timing([SLOW] * 6 + [EVEN] * 2, [EVEN] * 8), ACCUSED))
+    found = first_touch.finding(joined(timing([SLOW] * 7 + [EVEN], [EVEN] * 8), ACCUSED))
     assert found is not None
     assert (found.code, found.disqualifying) == ("inputs_kept", True)
-    assert "in 6 of the 8 blocks" in found.help
+    assert "in 7 of the 8 blocks" in found.help
     assert "median 12%" in found.help
 
 
-def test_slow_first_calls_in_fewer_blocks_are_noise() -> None:
-    assert first_touch.finding(joined(timing([SLOW] * 5 + [EVEN] * 3, [EVEN] * 8), ACCUSED)) is None
-    assert first_touch.finding(joined(timing([SLOW] * 4, [EVEN] * 4), ACCUSED)) is None
+@pytest.mark.parametrize(("slow", "blocks"), [(5, 5), (6, 8), (9, 13)])
+def test_what_an_honest_kernel_shows_by_accident_is_noise(slow: int, blocks: int) -> None:
+    few = timing([SLOW] * slow + [EVEN] * (blocks - slow), [EVEN] * blocks)
+    assert first_touch.finding(joined(few, ACCUSED)) is None
+
+
+@pytest.mark.parametrize(("slow", "blocks"), [(6, 6), (8, 10), (12, 16)])
+def test_what_it_shows_once_in_ten_thousand_rows_is_not(slow: int, blocks: int) -> None:
+    many = timing([SLOW] * slow + [EVEN] * (blocks - slow), [EVEN] * blocks)
+    assert first_touch.finding(joined(many, ACCUSED)) is not None
 
 
 def test_the_call_that_begins_a_block_is_slow_for_another_reason() -> None:
@@ -77,7 +84,7 @@ def test_the_call_that_begins_a_block_is_slow_for_another_reason() -> None:
     assert first_touch.finding(joined(begun, timing([EVEN] * 8, [EVEN] * 8))) is None
 
 
-@pytest.mark.parametrize("count", [5, 8, 12])
+@pytest.mark.parametrize("count", [6, 8, 12])
 def test_slow_first_calls_of_both_sides_have_another_cause(count: int) -> None:
     """Either side counts in the blocks that the other one began, however few these are."""
     slow = timing([SLOW] * count, [SLOW] * count)
