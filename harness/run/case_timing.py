@@ -169,16 +169,19 @@ class CaseTiming:
         except BadOutput as problem:
             return str(problem), ()
         wrong, before = verdicts.verdict(answer, material, like).problem, materials[working.master - 1]
-        if wrong is None or before is material:
-            return wrong, ()
+        if wrong is None:
+            return None, ()
+        if self._returns_one_memory(material):
+            return wrong, (findings.make("output_kept"),)
         mutated = {name: working.inputs[name] for name in task.written}
-        if verdicts.verdict(replace(answer, inputs={**before.inputs, **mutated}), before, like).problem:
+        earlier = replace(answer, inputs={**before.inputs, **mutated})
+        if before is material or verdicts.verdict(earlier, before, like).problem:
             return wrong, ()
-        return wrong, (findings.make("output_kept" if self._returns_one_memory(material) else "stale_result"),)
+        return wrong, (findings.make("stale_result"),)
 
     def _returns_one_memory(self, material: CaseInputs) -> bool:
-        """Whether calls on inputs at two addresses return the same memory. If so, a later timed call overwrote the
-        result, which only looks stale."""
+        """Whether calls on inputs at two addresses return the same memory. If so, the result was overwritten: by a
+        later timed call, or as that call's result when it was let go."""
         if self.context.task.written:  # the outputs are the inputs
             return False
         places, call = [copies(material.inputs) for _ in range(2)], material.entry(self.context.solution)

@@ -96,7 +96,7 @@ FOUND = {
         "no kernel ran",
     ),
     "remembered by value": (
-        "known = {}\ndef scale(x, factor):\n    key = x.view(-1)[:64].sum().item()\n    if key not in known:\n"
+        "known = {}\ndef scale(x, factor):\n    key = x.sum().item()\n    if key not in known:\n"
         "        known[key] = launch(x, factor)\n    return known[key].clone()",
         "result kept between calls",
     ),
