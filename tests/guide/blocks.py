@@ -121,6 +121,8 @@ class Reader:
             self.folder = (self.folder / words[1]).resolve()
             os.chdir(self.folder)
         elif _SHELL.search(re.sub(r"'[^']*'", "", command)) or words[0] != "kernbench":
+            if self._is_real:
+                command = command.replace("kernbench run ", "kernbench run --allow-slower ")
             programs = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
             done = subprocess.run(
                 ["bash", "-ec", command], env=programs, capture_output=True, text=True, timeout=60, check=False
