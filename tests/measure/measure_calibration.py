@@ -47,11 +47,12 @@ def wall_us(call: Callable[[], Any]) -> float:
 def main() -> None:
     gpu = Gpu(DEVICE)
     gpu.warm()
-    wide = torch.randn(839_000_000 // 2 // 2, device=DEVICE).bfloat16()
     half = torch.randn(4096, 3072, device=DEVICE).bfloat16()
     rows = torch.randn(8640, 5120, device=DEVICE)
-    copied = device_us(gpu, lambda x: x.clone(), x=wide)
-    figure("copy of 839 MB, us", f"{copied:.1f}", f"{2 * wide.nbytes / copied / 1e6:.3f} TB/s")
+    for megabytes in (50, 100, 200, 839):
+        wide = torch.randn(megabytes * 1_000_000 // 2 // 2, device=DEVICE).bfloat16()
+        copied = device_us(gpu, lambda x: x.clone(), x=wide)
+        figure(f"copy of {megabytes} MB, us", f"{copied:.1f}", f"{2 * wide.nbytes / copied / 1e6:.3f} TB/s")
     figure("torch x + x, 4096x3072 bf16, us", f"{device_us(gpu, lambda x: x + x, x=half):.1f}")
     normed = device_us(gpu, torch.nn.functional.layer_norm, input=rows, normalized_shape=(5120,))
     figure("torch layer_norm, 8640x5120 fp32, us", f"{normed:.1f}")
