@@ -72,6 +72,18 @@ def test_only_what_may_still_become_best_is_undecided(
     assert found.undecided is (code == "undecided")
 
 
+@pytest.mark.parametrize("has_best", [False, True])
+def test_a_disqualified_row_is_named_also_before_there_is_a_best(
+    task: Task, first: list[Summary], has_best: bool
+) -> None:
+    kept = findings.make("inputs_kept", slow=6, blocks=6, longer="9%")
+    quick, _ = found = rows(task, FASTER, FASTER)
+    found[0] = replace(quick, findings=(BUSY, kept), vs_best=quick.vs_best if has_best else None)
+    item = summary_of(task, 2, found, first if has_best else [])
+    assert (item.best, item.not_best_code) == (False, "row_finding")
+    assert item.not_best == f"{task.case(quick.id).label} is disqualified (inputs kept in the L2)"
+
+
 def test_it_is_no_step_towards_a_stall(task: Task, first: list[Summary]) -> None:
     series = list(first)
     for number, direct in enumerate((SAME, UNCLEAR, SAME, UNCLEAR, SAME), 2):
