@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.events import BuildFailed
+from kernbench.events import BuildFailed, CaseLanded
 from kernbench.worker.launched import Launched
 from kernbench.worker.process import ChildProcess
 from tests import FAKE, ROOT
-from tests.sessions import Watched, gone, reached, write
+from tests.sessions import Watched, gone, write
 
 pytestmark = pytest.mark.anyio
 DAEMON = """
@@ -169,9 +169,9 @@ async def test_a_worker_killed_while_idle_does_not_cost_the_next_save(
 
 async def test_a_worker_stopped_from_outside_is_reported(watched: Callable[..., Watched], folder: Path) -> None:
     it = watched()
-    write(folder, 'DO = "hang_load"')
+    write(folder, 'DO = "hang"\nON = "b"')
     running = asyncio.create_task(it.session.run_once(iteration=False))
-    await reached(lambda: it.session.supervisor.busy)
+    await it.until(lambda: bool(it.of(CaseLanded)))  # a worker that dies before its first word is replaced
     (pid, *_) = it.session.supervisor.pids
     os.kill(pid, signal.SIGSTOP)
     said = f"a signal stopped the worker; `kill -CONT {pid}` resumes it"
