@@ -248,14 +248,16 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
     if started.baseline != task.baseline:
         name = Path(started.baseline).name
         return "other_baseline", f"timed against {name}; a new best needs a run against {task.baseline}"
-    if not about.complete:
-        return ("part", "only some of the cases were run") if best_of(about.series) else _NO_REASON
     red = next((row for row in headline if row.disqualifying), None)
     if red is not None:
         return "row_finding", f"{task.case(red.id).label} is disqualified ({_disqualifying(red.findings)})"
     if any(finding.disqualifying for finding in about.findings):
         return "run_finding", f"the run is disqualified ({_disqualifying(about.findings)})"
-    return _not_faster(task, headline) if best_of(about.series) else _NO_REASON
+    if best_of(about.series) is None:
+        return _NO_REASON
+    if not about.complete:
+        return "part", "only some of the cases were run"
+    return _not_faster(task, headline)
 
 
 def _disqualifying(found: Iterable[Finding]) -> str:
