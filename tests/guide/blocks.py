@@ -116,13 +116,14 @@ class Reader:
             assert not user_keys.doubtful(chosen), f"{block}: {user_keys.doubtful(chosen)}"
 
     def _type(self, block: Block, command: str) -> None:
+        """What is only slower than its baseline is this machine's business, not the page's."""
+        if self._is_real and "--sanitize" not in command:
+            command = command.replace("kernbench run ", "kernbench run --allow-slower ")
         words = shlex.split(command)
         if words[0] == "cd":
             self.folder = (self.folder / words[1]).resolve()
             os.chdir(self.folder)
         elif _SHELL.search(re.sub(r"'[^']*'", "", command)) or words[0] != "kernbench":
-            if self._is_real:
-                command = command.replace("kernbench run ", "kernbench run --allow-slower ")
             programs = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
             done = subprocess.run(
                 ["bash", "-ec", command], env=programs, capture_output=True, text=True, timeout=60, check=False
@@ -132,9 +133,7 @@ class Reader:
             self._run(block, words[1:])
 
     def _run(self, block: Block, words: list[str]) -> None:
-        """In this process. What is only slower than its baseline is this machine's business, not the page's."""
-        if self._is_real and words[0] == "run" and "--sanitize" not in words:
-            words = [*words, "--allow-slower"]
+        """In this process."""
         done = CliRunner().invoke(cli, words)
         if "the workbench needs a terminal" in done.output:  # after it has found the task
             return
