@@ -27,9 +27,9 @@ from harness.shared import format as fmt
 from tests import ROOT
 from tests.faults.workbench import GOOD, REFERENCE, Answer, Silent, Workbench, write_task
 from tests.gates.cheats import CHEATS
-from tests.gates.judged import PASSING
 from tests.gates.oddities import ODDITIES
 from tests.gates.record import CLASSES, GPU_TASK, TASK, Cheat, Oddity
+from tests.harness.child import OF_THE_MACHINE
 
 CAUGHT = ("wrong", "disqualified", "refused")
 VERDICTS = (*CAUGHT, "harmless", "note", "passed")
@@ -72,7 +72,7 @@ def judge(answer: Answer) -> tuple[str, str]:
     """The verdict on a save, and what was said."""
     found = [item for row in answer.rows.values() for item in row.get("findings") or ()]
     found += answer.finished.get("findings") or ()
-    found = [item for item in found if item["name"] not in PASSING]
+    found = [item for item in found if item["code"] not in OF_THE_MACHINE]
     names = ", ".join(sorted({item["name"] for item in found}))
     details = sorted({row["detail"] for row in answer.rows.values() if row.get("detail")})
     if answer.statuses - RIGHT - {"wrong"}:

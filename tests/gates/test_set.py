@@ -59,9 +59,9 @@ def repeated(values: Iterable[str]) -> list[str]:
     return [value for value, count in Counter(values).items() if count > 1]
 
 
-RED = {"name": "result kept between calls", "help": "", "red": True}
-NOTE = {"name": "nondeterministic", "help": "", "red": False}
-BUSY = {"name": "busy machine", "help": "", "red": False}
+RED = {"name": "result kept between calls", "help": "", "red": True, "code": "result_kept"}
+NOTE = {"name": "nondeterministic", "help": "", "red": False, "code": "nondeterministic"}
+BUSY = {"name": "busy machine", "help": "", "red": False, "code": "busy_machine"}
 
 
 def answer(status: str = "ok", findings: tuple[dict[str, object], ...] = (), **row: object) -> Answer:

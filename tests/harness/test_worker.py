@@ -303,7 +303,6 @@ def test_printing_while_timed_is_a_note(child: Child, tmp_path: Path, statement:
     source = "import ctypes, os\nfirst = {'here': 1}\ndef scale(x, factor):\n    STATEMENT\n    return x * factor\n"
     result = try_solution(child, tmp_path, source.replace("STATEMENT", statement))
     found = {finding["code"]: finding["help"] for finding in result["findings"] if not finding["red"]}
-    found = {code: words for code, words in found.items() if code != "busy_machine"}
     said = f"each call writes {amount} to stdout or stderr, and printing is timed too; remove it"
     assert (result["status"], found) == ("ok", {"prints": said} if amount else {})
 
@@ -601,8 +600,11 @@ def test_checks_that_ran_out_of_memory_are_tried_again_after_the_others(child: C
         "        raise torch.OutOfMemoryError('full')\n    return {",
     )
     events = child.run(write_task(tmp_path, reference_py=f"tried = []\n{once}"), cases=("small", "large"))
-    rows = [event["result"] for event in events if event["event"] == "case" and event["result"]["checked"] == 2]
-    assert [(row["id"], row["status"], row["findings"]) for row in rows] == [("large", "ok", []), ("small", "ok", [])]
+    rows = results([event for event in events if event["event"] == "case" and event["result"]["checked"] == 2])
+    assert [(name, row["status"], row["findings"]) for name, row in rows.items()] == [
+        ("large", "ok", []),
+        ("small", "ok", []),
+    ]
 
 
 RUNS_IN = """

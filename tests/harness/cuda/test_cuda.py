@@ -18,7 +18,6 @@ import torch
 from harness import cuda
 from harness.cuda import arguments, compiling, launching, library
 from kernbench.task import scaffold
-from tests.gates.judged import PASSING
 from tests.harness.child import Child, results, write_task
 from tests.harness.test_gpu_worker import GPU_TASK
 
@@ -420,7 +419,7 @@ class TestTask:
         folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=CUDA_SOLUTION, solution_cu=CUDA_FILE)
         for result in results(child.run(folder, controls=True, budget_ms=100.0)).values():
             assert (result["status"], result["checked"]) == ("ok", 2), result["detail"]
-            assert {finding["name"] for finding in result["findings"]} <= set(PASSING)
+            assert result["findings"] == []
             assert [kernel["name"] for kernel in result["ledger"]] == ["scale"]
 
     def test_what_new_writes_runs_at_once(self, child: Child, tmp_path: Path) -> None:
