@@ -20,7 +20,7 @@ from harness.check.guarded_call import wrote_to
 from harness.device import environment
 from harness.device.activity import ForgedRecords, LostRecords
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import BadOutput, copies, named_outputs, nbytes
+from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs, nbytes
 from harness.load import builds
 from harness.run import baseline_kernels
 from harness.run.context import RunContext
@@ -162,34 +162,37 @@ class CaseTiming:
         assert timed.last is not None
         result, working = timed.last
         timed.last = None
-        task, material = self.context.task, materials[working.master]
-        like = materials[0].expected
+        material, like = materials[working.master], materials[0].expected
         try:
             answer = verdicts.Answer.to(material, result, working.inputs, like)
         except BadOutput as problem:
             return str(problem), ()
-        wrong, before = verdicts.verdict(answer, material, like).problem, materials[working.master - 1]
+        wrong = verdicts.verdict(answer, material, like).problem
         if wrong is None:
             return None, ()
-        if self._returns_one_memory(material):
-            return wrong, (findings.make("output_kept"),)
-        mutated = {name: working.inputs[name] for name in task.written}
-        earlier = replace(answer, inputs={**before.inputs, **mutated})
-        if before is material or verdicts.verdict(earlier, before, like).problem:
-            return wrong, ()
-        return wrong, (findings.make("stale_result"),)
+        try:
+            if self._returns_one_memory(material):
+                return wrong, (findings.make("output_kept"),)
+            if self._is_stale(answer, material, materials[working.master - 1], like):
+                return wrong, (findings.make("stale_result"),)
+        except Exception:  # the row is wrong in any case, also where memory is too short to say why
+            pass
+        return wrong, ()
 
     def _returns_one_memory(self, material: CaseInputs) -> bool:
-        """Whether calls on inputs at two addresses return the same memory. If so, the result was overwritten: by a
-        later timed call, or as that call's result when it was let go."""
+        """Whether calls on inputs at two addresses return the same memory: a result then lasts only until the next
+        call, or until kernbench has judged another result and overwrites it."""
         if self.context.task.written:  # the outputs are the inputs
             return False
-        places, call = [copies(material.inputs) for _ in range(2)], material.entry(self.context.solution)
-        try:
-            first, second = (named_outputs(call(**inputs), inputs, ()) for inputs in places)
-        except Exception:  # the row is already wrong; this only explains why
-            return False
+        call, places = material.entry(self.context.solution), [copies(material.inputs) for _ in range(2)]
+        first, second = (named_outputs(call(**inputs), inputs, ()) for inputs in places)
         return compare.shared(first, second)
+
+    def _is_stale(self, answer: verdicts.Answer, material: CaseInputs, before: CaseInputs, like: Outputs) -> bool:
+        """Whether it was right for the values that the inputs held before."""
+        written = {name: answer.inputs[name] for name in self.context.task.written}
+        earlier = replace(answer, inputs={**before.inputs, **written})
+        return before is not material and verdicts.verdict(earlier, before, like).problem is None
 
     def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
         """On a CPU the thread count is part of the condition: a side that uses more is not comparable."""

@@ -162,8 +162,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "output_kept": Definition(
         "output kept between calls",
-        "two calls returned the same memory, so the second overwrote the first result;"
-        " return a new tensor from each call",
+        "two calls returned the same memory, so no result outlasts the next call; return a new tensor from each call",
         disqualifying=True,
     ),
     "prints": Definition(

@@ -241,6 +241,40 @@ def test_results_remembered_by_address_are_wrong(child: Child, tmp_path: Path) -
     assert [finding["name"] for finding in result["findings"]] == ["stale result"]
 
 
+WRONG_LATER = """
+import torch
+calls, kept = [], None
+def scale(x, factor):
+    global kept
+    calls.append(1)
+    kept = torch.empty_like(x) if kept is None or not KEEPS else kept
+    torch.mul(x, factor, out=kept)
+    return kept.add_(1) if len(calls) > 12 else kept
+"""
+
+
+@pytest.mark.parametrize(("keeps", "names"), [(False, []), (True, ["output kept between calls"])])
+def test_a_wrong_timed_result_that_lies_in_kept_memory_is_named(
+    child: Child, tmp_path: Path, keeps: bool, names: list[str]
+) -> None:
+    result = try_solution(child, tmp_path, WRONG_LATER.replace("KEEPS", str(keeps)))
+    assert (result["status"], "(in a timed call)" in result["detail"]) == ("wrong", True)
+    assert [finding["name"] for finding in result["findings"]] == names
+
+
+def test_a_wrong_timed_result_stays_wrong_if_memory_is_too_short_to_say_why(tmp_path: Path) -> None:
+    full = """
+import torch
+from harness.run import case_timing
+def copies(inputs):
+    raise torch.OutOfMemoryError("full")
+case_timing.copies = copies
+"""
+    with Child(before=full) as short_of_memory:
+        result = try_solution(short_of_memory, tmp_path, WRONG_LATER.replace("KEEPS", "False"))
+    assert (result["status"], "(in a timed call)" in result["detail"]) == ("wrong", True)
+
+
 def test_a_point_of_the_grid_is_held_to_leave_its_inputs_alone(child: Child, tmp_path: Path) -> None:
     source = """
     def scale(x, factor):
