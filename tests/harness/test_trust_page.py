@@ -36,6 +36,8 @@ def test_times() -> None:
     assert f"more than {SPELLED[kernel_ledger.LESS_IN_MOST]} of the calls" in TEXT
     longer, share = first_touch.LONGER - 1, SPELLED[first_touch.IN_MOST]
     assert f"over {longer:.0%} longer than the others in {share} of the blocks" in TEXT
+    assert f"One in {1 / first_touch.HONEST:.0f} first calls".replace(" 5 ", " five ") in TEXT
+    assert f"one row of {1 / first_touch.RARE:,.0f}" in TEXT
     assert f"both sides need {wall_check.SHORTEST_US:.0f} us or more" in TEXT
     assert f"Below {wall_check.SHORTEST_US:.0f} us" in TEXT
     assert f"reads {cpu_bandwidth.LEAST_READ >> 10} KB or more" in TEXT

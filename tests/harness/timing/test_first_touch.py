@@ -66,7 +66,7 @@ def test_slow_first_calls_of_the_solution_alone_disqualify() -> None:
     assert "median 12%" in found.help
 
 
-@pytest.mark.parametrize(("slow", "blocks"), [(5, 5), (6, 8), (9, 13)])
+@pytest.mark.parametrize(("slow", "blocks"), [(5, 5), (6, 8), (9, 13), (10, 14)])
 def test_what_an_honest_kernel_shows_by_accident_is_noise(slow: int, blocks: int) -> None:
     few = timing([SLOW] * slow + [EVEN] * (blocks - slow), [EVEN] * blocks)
     assert first_touch.finding(joined(few, ACCUSED)) is None
