@@ -45,7 +45,7 @@ def summed(x, bias, residual, divisor):
     room = TILE if x.is_cuda else INTERPRETED_TILE
     together = max(1, min(room // block, triton.next_power_of_2(rows)))
     _rows[(triton.cdiv(rows, together) * triton.cdiv(cols, block),)](
-        x, bias.contiguous(), residual, out, rows, cols, channels, divisor,
+        x, bias.contiguous(), residual, out, rows, cols, channels, float(divisor),
         OF_ROWS=of_rows, ROWS=together, BLOCK=block, num_warps=min(max(together * block // 512, 1), 8),
     )  # fmt: skip
     return out

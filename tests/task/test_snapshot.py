@@ -12,7 +12,7 @@ from tests import ROOT
 SHIPPED = {
     "attention_choice": "d1861bd120d1d887",
     "attention_concat_copy": "44fcf906de122300",
-    "bias_residual_add": "e0de67e937f2da50",
+    "bias_residual_add": "243dfe8db6df4773",
     "causal_conv3d_cat_pad": "9bf6b866c4c49dc9",
     "ernie_adaln_residual_gate": "3a5c307ac942c6fb",
     "fuse_scale_shift": "b3ec49b3fb28a19c",
