@@ -149,7 +149,7 @@ def summary_of(task: Task, number: int, rows: list[CaseResult], series: list[Sum
     about = comparison.SummaryInputs(
         environment=ENVIRONMENT,
         series=series[-40:],
-        complete=True,
+        complete={item.id for item in rows} >= {case.id for case in task.timed},
         is_iteration=True,
         next="look at the tail wave" if number % 3 == 0 else "",
         hypothesis_by="Kim",

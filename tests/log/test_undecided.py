@@ -72,14 +72,15 @@ def test_only_what_may_still_become_best_is_undecided(
     assert found.undecided is (code == "undecided")
 
 
+@pytest.mark.parametrize("cases", [1, 2])
 @pytest.mark.parametrize("has_best", [False, True])
-def test_a_disqualified_row_is_named_also_before_there_is_a_best(
-    task: Task, first: list[Summary], has_best: bool
+def test_a_disqualified_row_is_named_before_there_is_a_best_and_if_not_all_cases_ran(
+    task: Task, first: list[Summary], has_best: bool, cases: int
 ) -> None:
     kept = findings.make("inputs_kept", slow=6, blocks=6, longer="9%")
     quick, _ = found = rows(task, FASTER, FASTER)
     found[0] = replace(quick, findings=(BUSY, kept), vs_best=quick.vs_best if has_best else None)
-    item = summary_of(task, 2, found, first if has_best else [])
+    item = summary_of(task, 2, found[:cases], first if has_best else [])
     assert (item.best, item.not_best_code) == (False, "row_finding")
     assert item.not_best == f"{task.case(quick.id).label} is disqualified (inputs kept in the L2)"
 
