@@ -38,6 +38,8 @@ UNTRUE = r"itself failed|internal error|^Traceback|Traceback \(most recent call 
 """Never the answer to anything that a user, a kernel or a machine does."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 SLOWEST_RECOVERY = 20.0
+WITHIN = 30.0
+"""Seconds that a command may take: it takes 1 to 2, on a busy machine over 10."""
 WORDS_WITHIN = 1.0
 ENDED_WITHIN = 5.0
 """Seconds for a tree to end (2 s by the book) and for its descriptors to be closed, on a busy machine."""
@@ -246,7 +248,7 @@ class Command(Fault):
     """None for any but a breakdown."""
     says: str = ""
     never: str = ""
-    within: float = 10.0
+    within: float = WITHIN
     megabytes: int = 700
     real: bool = False
     """With torch; then memory is not limited."""
@@ -268,7 +270,7 @@ class Command(Fault):
 
 
 def command(
-    folder: Path, *words: str, within: float = 10.0, megabytes: int = 700, fake: bool = True, **environment: str
+    folder: Path, *words: str, within: float = WITHIN, megabytes: int = 700, fake: bool = True, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`kernbench` in a folder, with a home and a temporary folder that belong to it."""
     for name in ("home", "tmp"):

@@ -116,8 +116,7 @@ class Reader:
             assert not user_keys.doubtful(chosen), f"{block}: {user_keys.doubtful(chosen)}"
 
     def _type(self, block: Block, command: str) -> None:
-        """What is only slower than its baseline is this machine's business, not the page's."""
-        if self._is_real and "--sanitize" not in command:
+        if self._is_real and "--sanitize" not in command:  # how fast this machine is says nothing about the page
             command = command.replace("kernbench run ", "kernbench run --allow-slower ")
         words = shlex.split(command)
         if words[0] == "cd":

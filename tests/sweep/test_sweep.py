@@ -203,6 +203,7 @@ def test_mistakes_are_one_sentence(task: Path, words: tuple[str, ...], said: str
 def test_ctrl_c_keeps_what_was_measured(task: Path) -> None:
     write(task, 'TIME_US = 50.0\nDO = "nothing"')
     command = [sys.executable, "-m", "kernbench", "sweep", "--set", 'DO="fine","hang"', "--json"]
+    command += ["--deadline", "check=60", "--deadline", "time=60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=task, env={**os.environ}) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline(), process.stdout.readline()]

@@ -140,6 +140,7 @@ async def test_a_run_that_has_its_words_is_not_the_next_save(engine: FakeEngine)
         engine.say(READY, replace(STARTED, run="run13", hypothesis="its own"))
         await settle(pilot)
         await pilot.press("h", *"then")
+        await until(pilot, lambda: app.screen is not app.main)
         engine.enter(13, "its own")
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is app.main)
@@ -152,7 +153,9 @@ async def test_what_was_typed_is_there_when_the_box_opens_again(key: str, engine
     app = make_app(engine, tasks=TASKS)
     async with app.run_test(size=(80, 24)) as pilot:
         before = engine.hypothesis, engine.next_step
-        await pilot.press(key, *" zebra", "escape")
+        await pilot.press(key, *" zebra")
+        await until(pilot, lambda: app.screen is not app.main)
+        await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.main)
         assert (engine.hypothesis, engine.next_step) == before
         assert "zebra" in app.notes.unsaved()[0]
@@ -179,7 +182,9 @@ async def test_a_key_that_cannot_choose_says_why(engine: FakeEngine) -> None:
 async def test_ctrl_q_does_not_end_what_is_being_typed(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("h", *"one", "ctrl+q", *" two", "enter")
+        await pilot.press("h", *"one", "ctrl+q", *" two")
+        await until(pilot, lambda: app.screen is not app.main)
+        await pilot.press("enter")
         await until(pilot, lambda: app.screen is app.main)
         assert engine.hypothesis == "one two"
         await pilot.press("ctrl+q")

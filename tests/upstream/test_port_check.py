@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,16 +143,15 @@ def test_an_interrupted_check_puts_the_file_back_and_ends_the_tests(tmp_path: Pa
         "import pathlib; from kernbench.upstream import port_check; from kernbench.upstream.port import Port\n"
         "here = pathlib.Path.cwd()\n"
         "plan = Port(here / 'new.py', '1/new.py', here / 'target.py', here)\n"
-        "port_check.write_checked(plan, 'grep -q old target.py || { echo $$ > pid; exec sleep 60; }', print)\n"
+        "tests = 'grep -q old target.py || { sleep 0.5; echo $$ > pid; exec sleep 60; }'\n"
+        "port_check.write_checked(plan, tests, print)\n"  # which by then reads what the tests print
     )
     child = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         pid = tmp_path / "pid"
-        for _ in range(600):
-            if pid.exists() and pid.read_text().strip():
-                break
-            child.poll()
-            gone(child.pid, 0.05)
+        while not (pid.exists() and pid.read_text().strip()):
+            assert child.poll() is None
+            time.sleep(0.05)
         child.send_signal(ending)
         assert "KeyboardInterrupt" in child.communicate(timeout=60)[1]
     finally:
