@@ -328,7 +328,7 @@ def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
     path = SHIPPED / name / "ITERATIONS.md"
     text = path.read_text()
     for item in pulled_entries.read(path):
-        score = f" · {fmt.times(item.geomean)} · {item.outcome}" if item.right else f" · {item.outcome}"
+        score = f" · {fmt.times(item.geomean)} · {item.outcome}" if item.geomean else f" · {item.outcome}"
         assert f"\n## {item.iteration} · " in text
         assert score in text
         assert f"\n- hypothesis: {item.hypothesis}\n" in text

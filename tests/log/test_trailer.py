@@ -188,6 +188,7 @@ def test_what_is_shipped_is_listed_plotted_and_exported_without_a_run(name: str,
     listed = list(book.iterations())
     entries = pulled(task)
     assert [item.iteration for item in listed] == [entry.iteration for entry, _text in entries]
+    entries = [(entry, text) for entry, text in entries if entry.outcome != "checked"]  # those have no times
     shared = sharing_a_plot(entries)
     entries = [(entry, text) for entry, text in entries if entry.right]
     assert entries
