@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -58,6 +59,14 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TRITON_CACHE_DIR", str(folder / "triton"))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_counts() -> None:
+    """A shell without job control starts what it runs in the background deaf to ctrl+c, and so would be the programs
+    that tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
