@@ -15,7 +15,7 @@ SHIPPED = {
     "bias_residual_add": "243dfe8db6df4773",
     "causal_conv3d_cat_pad": "9bf6b866c4c49dc9",
     "ernie_adaln_residual_gate": "3a5c307ac942c6fb",
-    "fuse_scale_shift": "b3ec49b3fb28a19c",
+    "fuse_scale_shift": "7e04ba664daab89c",
     "fused_add_rms_norm": "1b75ee711ea367c8",
     "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "ad0349eb1a9fd481",
