@@ -15,6 +15,7 @@ from harness.inputs.cache import RunCache
 from harness.load import interpreter
 from harness.load.exception_text import attribute, written
 from harness.load.failure import Paths, describe, place
+from harness.run.quick_checks import NeedsGpu
 from harness.shared import format as fmt
 from harness.shared.codes import CUDA_ERROR_EXIT, Explanation, explain
 from harness.shared.errors import Where
@@ -38,6 +39,8 @@ class CaseFailures:
         own = isinstance(problem, SideFailed)  # those of other sides were caught earlier
         if own:
             problem = problem.__cause__ or problem
+        if isinstance(problem, NeedsGpu):
+            return _skipped(case, explain("needs_gpu"))
         lacking = interpreter.lacks(problem) if self._interpreted else None
         if lacking is not None:
             return _skipped(case, explain(lacking))

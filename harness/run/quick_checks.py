@@ -14,12 +14,19 @@ import torch
 from harness.check import compare, elements
 from harness.check.guarded_call import CheckResult, GuardedCall, judge, touched
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import Draw
+from harness.inputs.reference import Draw, nbytes
 from harness.run.context import RunContext
 from harness.run.progress import Progress
 from harness.shared.run_request import Step
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
+
+MOST_INTERPRETED = 16_000_000
+"""Bytes of a check case's inputs that Triton's interpreter is given: more may take longer than a check's deadline."""
+
+
+class NeedsGpu(Exception):
+    """The case is too large to be checked without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class QuickChecks:
         """The result, and the inputs for timing, those of the fixed seed first."""
         self.progress.step("inputs", case)
         fixed = self.context.material(case, self.context.fixed)
+        if self.context.environment.interpreted and case.kind == "check" and nbytes(fixed.inputs) > MOST_INTERPRETED:
+            raise NeedsGpu
         self.progress.step(self._first_step(), case)
         began = time.perf_counter()
         call = self._call(fixed)

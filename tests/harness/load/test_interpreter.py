@@ -56,6 +56,17 @@ def test_a_right_kernel_is_interpreted_and_not_timed(child: Child, tmp_path: Pat
         assert result["error"]["bound"] is not None
 
 
+def test_a_check_case_of_many_bytes_waits_for_a_gpu(child: Child, tmp_path: Path) -> None:
+    few = '[[check]]\nid = "few"\naxes = { rows = 2, columns = 2 }\n'
+    many = '[[check]]\nid = "many"\naxes = { rows = 1, columns = 4_000_001 }\n'
+    events = child.run(
+        write_task(tmp_path, task_toml=INTERPRETED + few + many, solution_py=kernel()), cases=("many", "few")
+    )
+    rows = results(events)
+    assert (rows["many"]["status"], rows["many"]["reason"]) == ("skipped", "needs_gpu")
+    assert (rows["few"]["status"], rows["few"]["checked"]) == ("interpreted", 2)
+
+
 def test_on_a_cpu_task_a_triton_kernel_is_checked_and_what_follows_is_timed(child: Child, tmp_path: Path) -> None:
     task = TASK + TIMED
     events = child.run(write_task(tmp_path / "a", task_toml=task, solution_py=kernel()), cases=("timed",))
