@@ -18,11 +18,11 @@ from harness.shared.run_request import Environment, RunRequest
 from harness.worker import Channel, prepare, private_channel
 
 
-def main(device: str) -> None:
+def main(device: str, waits: str = "") -> None:
     channel = private_channel()
     channel.emit("hello", protocol=PROTOCOL)
     channel.start_reading()
-    device = prepare(channel, device)
+    device = prepare(channel, device, waits)
     importlib.import_module("harness.judging.cases")  # before the first request
     importlib.import_module("harness.judging.handover")
     channel.emit("ready", environment=Environment(device=device))

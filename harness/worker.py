@@ -44,14 +44,14 @@ _write, _exit, _loads, _now = os.write, os._exit, json.loads, time.perf_counter
 class Channel:
     """Lines to and from the workbench. Its slots leave no room for another `emit`."""
 
-    __slots__ = ("_cancelled", "_events", "_free", "_lock", "_pid", "_requests", "_sent", "_waiting")
+    __slots__ = ("_cancelled", "_events", "_free", "_lock", "_opened", "_pid", "_requests", "_sent", "_waiting")
 
     def __init__(self, requests: int, events: int) -> None:
         self._requests, self._events, self._pid, self._sent = requests, events, os.getpid(), 0
         self._lock = threading.Lock()
         self._waiting: queue.SimpleQueue[tuple[dict[str, Any], float]] = queue.SimpleQueue()
         self._cancelled: set[str] = set()
-        self._free = threading.Event()
+        self._free, self._opened = threading.Event(), threading.Event()
         self._free.set()
 
     @property
@@ -76,6 +76,8 @@ class Channel:
                     self._free.clear()
                 elif message.get("request") == "release":
                     self._free.set()
+                elif message.get("request") == "open":
+                    self._opened.set()
                 else:
                     self._waiting.put((message, _now()))
         _exit(0)  # the workbench has exited; user code may be running
@@ -95,6 +97,10 @@ class Channel:
     def cancelled(self, run: str, by_any: bool = False) -> bool:
         """Whether this run was cancelled or, if `by_any`, another request came."""
         return run in self._cancelled or (by_any and not self._waiting.empty())
+
+    def await_turn(self) -> None:
+        """Waits for the worker to open the GPU first: where only one process may use it, that must be the worker."""
+        self._opened.wait()
 
     def rest(self, run: str, since: float) -> None:
         """Called between rows: launches nothing while another process needs the GPU."""
@@ -123,14 +129,15 @@ class Channel:
                 _exit(0)
 
 
-def main(device: str) -> None:
+def main(device: str, waits: str = "") -> None:
+    """`waits`, if not empty: the GPU is opened after a request `open`."""
     channel = private_channel()
     channel.emit("hello", protocol=PROTOCOL)
     channel.start_reading()
     faulthandler.register(STACK_SIGNAL, file=os.dup(2))
     forks.install()
     _keep_freed_memory()
-    device = prepare(channel, device)
+    device = prepare(channel, device, waits)
     from harness.device import environment as machine
     from harness.device.gpu import Gpu
     from harness.inputs.cache import RunCache
@@ -223,7 +230,7 @@ def private_channel() -> Channel:
     return Channel(requests, events)
 
 
-def prepare(channel: Channel, device: str) -> str:
+def prepare(channel: Channel, device: str, waits: str = "") -> str:
     """Imports torch and triton and chooses the device; on failure reports why and exits."""
     try:
         import torch
@@ -233,15 +240,18 @@ def prepare(channel: Channel, device: str) -> str:
         )
     if device == "auto":
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda"):
-        device = _open_gpu(channel, device)
-    elif device != "cpu":
-        _unusable(channel, "no_device", f"unknown device {device!r}; use cpu, cuda:N or auto")
-    else:
+    if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
-    if importlib.util.find_spec("triton") is not None:
+    elif not device.startswith("cuda"):
+        _unusable(channel, "no_device", f"unknown device {device!r}; use cpu, cuda:N or auto")
+    has_triton = importlib.util.find_spec("triton") is not None
+    if has_triton:
         importlib.import_module("triton")
-        if device != "cpu":
+    if device != "cpu":
+        if waits:
+            channel.await_turn()
+        device = _open_gpu(channel, device)
+        if has_triton:
             _pin_triton_cache()
     from harness.load import interpreter
 

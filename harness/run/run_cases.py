@@ -228,8 +228,9 @@ class Run:
             rows = ConfirmedRows(
                 self.request, self.environment, reference, self.opponents, self.timer, self.progress, between
             )
-            for case in self._cases():
+            if self.request.baseline == "compile":
                 self._load_compiler()
+            for case in self._cases():
                 rows.time_alone(case)
             solution = self._load_solution()
             if solution is None:

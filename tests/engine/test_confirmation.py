@@ -323,6 +323,7 @@ async def test_one_that_saves_kept_waiting_comes_before_the_next(
     it, asked = await opened(watched, folder, 'TIME_US = 50.0\nCONFIRM_DO = "wait"')
     await reached(lambda: len(asked.requests) == 1 and it.session.supervisor.busy)
     monkeypatch.setattr(confirmation, "WAITS_AT_MOST", 0.0)
+    await it.session.supervisor.prepare_spare()
     await reached(lambda: it.session.supervisor.spares.any_warm)
     write(folder, "TIME_US = 40.0")
     await reached(lambda: len(asked.requests) == 2 and it.session.supervisor.busy)

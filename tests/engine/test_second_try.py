@@ -79,7 +79,7 @@ async def test_it_waits_for_a_calm_moment(
     monkeypatch.setattr(idle_work, "CALM_S", 600.0)
     it, asked = await opened(watched, folder, UNSTEADY)
     spares = asked.supervisor.spares
-    await reached(lambda: len(spares.pids) == MOST and spares.all_are("warm"))
+    await reached(lambda: len(spares.pids) == 1 and spares.all_are("ready"))
     pids = asked.supervisor.pids
     write(folder, f"{UNSTEADY}\nMORE = 1")
     await it.ended(2)

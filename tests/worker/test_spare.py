@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from kernbench.events import CaseLanded, Notice, Summary
+from kernbench.events import CaseLanded, Notice, Progress, Summary
 from kernbench.worker import spares
 from kernbench.worker.process import ChildProcess
 from kernbench.worker.spares import MOST, TRIES
+from kernbench.worker.supervisor import ENOUGH_CORES, UNTIMED
 from tests.sessions import Watched, reached, run_and_confirm, summaries, write
 
 
@@ -62,6 +63,53 @@ async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
     await it.session.run_once(iteration=False)
     assert states
     assert "T" not in states
+
+
+def cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(count)))
+
+
+@pytest.mark.anyio
+async def test_with_cores_to_spare_it_goes_on_while_a_baseline_is_compiled(
+    watched: Callable[..., Watched], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores(monkeypatch, 8)
+    it = watched(confirm=False)
+    spare, states = Warming(it, tmp_path / "warm"), dict[str, set[str]]()
+    await spare.start(it, monkeypatch)
+
+    def note(event: object) -> None:
+        if isinstance(event, Progress):
+            states.setdefault(event.step, set()).add("T" if state_of(spare.pid) == "T" else "")
+
+    it.session.listen(note)
+    write(folder, "TIME_US = 40.0")
+    assert isinstance(await it.session.run_once(iteration=False), Summary)
+    assert {step: state for step, state in states.items() if step in UNTIMED} == {"load": {""}}
+    assert states["check"] == {"T"}
+    await spare.end()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("count", "early"), [(ENOUGH_CORES, ["judge", "worker", "worker"]), (3, ["worker"])])
+async def test_spare_and_judge_start_with_the_worker_where_cores_are_free(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, count: int, early: list[str]
+) -> None:
+    cores(monkeypatch, count)
+    started, start = list[str](), ChildProcess.start
+
+    async def noted(*words: Any, **named: Any) -> ChildProcess:
+        started.append(named["module"])
+        return await start(*words, **named)
+
+    monkeypatch.setattr(ChildProcess, "start", noted)
+    it = watched()
+    await it.session.run_once(iteration=False)
+    await reached(lambda: len(started) == len(early))
+    assert sorted(started) == early
+    await it.session.confirm()
+    assert it.session.logbook.journal.summaries[-1].confirmed
+    assert sorted(started) == ["judge", "worker", "worker"]
 
 
 @pytest.mark.anyio

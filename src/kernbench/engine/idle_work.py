@@ -1,8 +1,8 @@
 """Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
-In order: the step of a model that a key asked for, a spare worker, the process that compiles ahead, the rows of the
-spare, a second spare, a second try of wrong rows in one of them, the confirmation of a run that would be best, an ncu
-on standby, and the A/A floors of the current source. The session starts this when no job is left and wakes it when one
+In order: the step of a model that a key asked for, a spare worker with its rows, a second try of wrong rows in it, the
+confirmation of a run that would be best, the process that compiles ahead, a second spare, an ncu on standby, and the
+A/A floors of the current source. The session starts this when no job is left and wakes it when one
 arrives; steps not begun by then wait for the next idle time.
 """
 
@@ -108,14 +108,17 @@ class IdleWork:
         if not self.supervisor.is_gpu_lent:  # two programs that time on one GPU disturb each other
             await self.models.carry_out(situation.task, situation.environment)
         order = situation.floors_order(self.options)
-        if not await self._prepare_spares(order) and not await self._prepare_again(order):
+        if not await self._prepare_spares(order, 1) and not await self._prepare_again(order):
             return
         if not await self._is_calm(began):
             return
         took_spare = await self.runner.second_try.carry_out(self.wake.is_set)
-        if took_spare and not await self._prepare_spares(order):
+        if took_spare and not await self._prepare_spares(order, 1):
             return
         if self.options.confirm and not await self._confirm(order):
+            return
+        await self.supervisor.prepare_builder(self.wake.is_set)
+        if not await self._prepare_spares(order, spares.MOST):
             return
         if self.options.standby and (device := situation.profiled_device()) is not None:
             await self.explainer.prepare(device, self.wake)
@@ -134,7 +137,7 @@ class IdleWork:
         for _ in range(spares.TRIES):
             if self.wake.is_set() or not (self.supervisor.pids and self.runner.confirmations.is_waiting):
                 return False
-            if await self._prepare_spares(order):
+            if await self._prepare_spares(order, 1):
                 return True
         return False
 
@@ -145,7 +148,7 @@ class IdleWork:
             await self.runner.recall(order)
             self.recalled.set()
         while await self.runner.confirmations.carry_out(self.wake.is_set):
-            if not await self._prepare_spares(order):
+            if not await self._prepare_spares(order, 1):
                 return False
         return bool(self.supervisor.pids) and not self.wake.is_set()
 
@@ -153,9 +156,10 @@ class IdleWork:
         """The same for a command that ends with its run, with one spare at a time; `break_off` ends it."""
         while self.runner.confirmations.is_waiting:
             await self.supervisor.ready()
-            await self.supervisor.prepare_spare()
-            is_warm = await self._spares_are("warm")
-            if not is_warm or not await self.runner.confirmations.carry_out(self.wake.is_set):
+            if self.supervisor.spares.lacks_one:
+                await self.supervisor.prepare_spare()
+            has_spare = await self._spares_are("warm" if self.runner.confirmations.needs_compiler else "ready")
+            if not has_spare or not await self.runner.confirmations.carry_out(self.wake.is_set):
                 break
         if self.runner.confirmations.is_waiting and not self.wake.is_set():
             self.emit(Notice("the run stays `best?`: no new worker could start to confirm it", "warning"))
@@ -171,16 +175,16 @@ class IdleWork:
         if self.options.confirm and job.reason == "save" and self.runner.confirmations.is_overdue:
             await self.runner.confirmations.come_first()
 
-    async def _prepare_spares(self, order: RunOrder | None) -> bool:
-        """One after the other, each with its rows; False if a job arrives first or one of them is lost."""
-        for _ in range(spares.MOST):
-            await self.supervisor.prepare_spare()
-            if not await self._spares_are("ready"):
+    async def _prepare_spares(self, order: RunOrder | None, count: int) -> bool:
+        """So many, one after the other, each with its rows; False if a job arrives first or one of them is lost. A
+        single one may have the compiler still to load, unless the baseline needs it."""
+        compiles = order is not None and order.baseline.name == "compile"
+        for _ in range(count):
+            if count > 1 or self.supervisor.spares.lacks_one:
+                await self.supervisor.prepare_spare()
+            if not await self._spares_are("warm" if compiles or count > 1 else "ready"):
                 return False
-            await self.supervisor.prepare_builder(self.wake.is_set)
-            if not await self._spares_are("warm"):  # the rest needs the GPU
-                return False
-            if order is not None and order.baseline.name == "compile":
+            if order is not None and compiles:
                 await self.runner.prepare_rows(order)
                 if not await self._spares_are("is_prepared"):
                     return False

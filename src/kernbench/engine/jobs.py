@@ -83,6 +83,7 @@ def supervisor_for(task: Task, options: Options, emit: Callable[[Event], None]) 
         deadlines=options.deadlines,
         harness=options.harness,
         spares=options.spares,
+        confirms=options.confirm,
     )
 
 

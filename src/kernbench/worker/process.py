@@ -94,6 +94,7 @@ class ChildProcess:
         on_log: Callable[[str], None],
         on_left: Callable[[str], None],
         is_checked: bool,
+        after: ChildProcess | None,
     ) -> None:
         self.program, self._python = program, python
         self.messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
@@ -119,6 +120,8 @@ class ChildProcess:
         self._wire = WireCheck(program.pid) if is_checked else None
         program.on_stopped = self._stopped
         self._tasks = [asyncio.create_task(step()) for step in (self._read_events, self._read_log, self._watch)]
+        if after is not None:
+            self._tasks.append(asyncio.create_task(self._open(after)))
 
     @classmethod
     async def start(
@@ -130,15 +133,18 @@ class ChildProcess:
         threads: int | None = None,
         module: str = "worker",
         on_left: Callable[[str], None] = lambda _: None,
+        after: ChildProcess | None = None,
     ) -> ChildProcess:
-        words = [python, "-c", BOOT, str(folder), module, *([device] if device is not None else [])]
+        """`after` is the child that has to open the GPU before this one."""
+        waits = [] if after is None else ["waits"]
+        words = [python, "-c", BOOT, str(folder), module, *([device] if device is not None else []), *waits]
         try:
             program = await Launched.start(words, child_environment(threads), LONGEST_EVENT)
         except OSError as problem:
             raise Unusable(
                 "broken", f"cannot start {python}: {problem.strerror or problem}; choose another with --python"
             ) from None
-        return cls(program, python, on_log, on_left, is_checked=module == "worker")
+        return cls(program, python, on_log, on_left, module == "worker", after)
 
     @property
     def pid(self) -> int:
@@ -174,6 +180,11 @@ class ChildProcess:
             self._wire.asked(request)
         if self.program.requests is not None and not self.program.requests.is_closing():
             self.program.requests.write(line.encode())
+
+    async def _open(self, after: ChildProcess) -> None:
+        with contextlib.suppress(Unusable):
+            await after.wait_ready()
+        self.send({"request": "open"})
 
     def prepare(self, request: dict[str, Any]) -> None:
         """Let it load what its first run will need; a run that comes meanwhile ends this."""

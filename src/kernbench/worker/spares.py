@@ -94,6 +94,11 @@ class Spares:
         return tuple(child.pid for child in self._children if child.alive)
 
     @property
+    def lacks_one(self) -> bool:
+        """Whether none is there, or one was lost."""
+        return not self.pids or self.any_lost
+
+    @property
     def any_ready(self) -> bool:
         """Whether one could take over, even if it is still warming up."""
         return any(child.ready for child in self._children)

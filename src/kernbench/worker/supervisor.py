@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -33,6 +34,10 @@ from kernbench.worker.trust import Trust
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
+UNTIMED = ("load", "build", "baseline")
+"""Steps in which a spare and the judge may use cores and the GPU."""
+ENOUGH_CORES = 4
+"""For a spare and the judge to start next to the worker without slowing it down."""
 AFTER_COMPILING = 10.0
 """Seconds to load what was compiled."""
 SLOW_WARM_UP = 1.0
@@ -49,7 +54,9 @@ class Supervisor:
         deadlines: Deadlines | None = None,
         harness: Path | None = None,
         spares: bool = True,
+        confirms: bool = False,
     ) -> None:
+        """`confirms`: a confirmation may follow the first run, so the worker does not start alone."""
         self.device = device
         self.python = python or sys.executable
         self.deadlines = deadlines or Deadlines()
@@ -73,6 +80,9 @@ class Supervisor:
         self._patience = 0.0
         """Extra seconds for the cancelled run."""
         self._announcing: asyncio.Task[None] | None = None
+        self._has_cores = len(os.sched_getaffinity(0)) >= ENOUGH_CORES
+        self._starts_others = confirms and self._has_cores
+        self._starting_others: asyncio.Task[None] | None = None
         self._free = asyncio.Event()
         self._free.set()
         self._resting = asyncio.Event()
@@ -111,10 +121,9 @@ class Supervisor:
         if self._cancelled:
             yield WorkerLost("cancelled", "load", None, "the run had not started yet")
             return
-        self.spares.stop_warming()
+        confirms = request.get("request") == "confirm"
+        self._quieten(confirms)
         self.builder.freeze()
-        if request.get("request") != "confirm":
-            self.judge.freeze()
         self._run = str(request["run"])
         self._ask(child, request)
         try:
@@ -143,6 +152,10 @@ class Supervisor:
                 if message.get("event") == "step":
                     case = message.get("case")
                     self._enter(str(message.get("step")))
+                    if self._has_cores and self._step in UNTIMED and not confirms:
+                        self._thaw()
+                    else:
+                        self._quieten(confirms)
                 self._trust.take(message)
                 if first and self.spares.any_ready and not self._cancelled and self._trust.wants_clean_worker(message):
                     await self._drop()
@@ -157,9 +170,18 @@ class Supervisor:
         finally:
             self._run = None
             self._resting.set()
-            self.spares.thaw()
+            self._thaw()
             self.builder.thaw()
-            self.judge.thaw()
+
+    def _quieten(self, confirms: bool) -> None:
+        """Keep the others off the cores and the GPU; a confirmation needs the judge."""
+        self.spares.stop_warming()
+        if not confirms:
+            self.judge.freeze()
+
+    def _thaw(self) -> None:
+        self.spares.thaw()
+        self.judge.thaw()
 
     async def confirm(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | WorkerLost, None]:
         """`talk` for a confirmation; what the judge says comes before the end, as `judged` messages."""
@@ -263,11 +285,11 @@ class Supervisor:
             await self.renew()
 
     async def renew(self) -> bool:
-        """Swap a warm spare in for the worker; False if there is none. Call while nothing runs."""
-        if is_warm := self.spares.any_warm:
+        """Swap a spare in for the worker; False if none is ready. Call while nothing runs."""
+        if is_ready := self.spares.any_ready:
             await self._drop()
             await self.ready()
-        return is_warm
+        return is_ready
 
     async def prepare_builder(self, interrupted: Callable[[], bool]) -> None:
         """Start the precompiler. Call while nothing runs, after the spare: the two would compete for cores."""
@@ -289,10 +311,12 @@ class Supervisor:
         child, self._child = self._child, None
         if child is not None:
             await child.close()
+        if self._starting_others is not None:
+            self._starting_others.cancel()
+            await asyncio.gather(self._starting_others, return_exceptions=True)
         await self.spares.close()
         await self.spares.started()
-        await self.builder.close()
-        await self.judge.close()
+        await asyncio.gather(self.builder.close(), self.judge.close())
 
     async def _current(self) -> ChildProcess:
         if self._child is not None and self._child.alive:
@@ -302,7 +326,16 @@ class Supervisor:
         self._child = self.spares.take() or await self._start()
         self._emit(WorkerChanged("starting"))
         self._announcing = asyncio.create_task(self._announce(self._child))
+        if self._starts_others:
+            self._starts_others = False
+            self._starting_others = asyncio.create_task(self._start_others(self._child))
         return self._child
+
+    async def _start_others(self, child: ChildProcess) -> None:
+        """Start the spare and the judge together with the worker, so that a confirmation need not wait for either."""
+        await self.spares.add(lambda: self._child is child)
+        with contextlib.suppress(JudgeLost):  # the confirmation says so
+            await self.judge.prepare()
 
     async def _announce(self, child: ChildProcess) -> None:
         try:
@@ -330,6 +363,7 @@ class Supervisor:
             self._threads,
             module=module,
             on_left=lambda text: self._emit(Notice(text, "warning")),
+            after=None if self._child is None or self._child.ready else self._child,
         )
         if self._trust.packages and module == "worker":
             child.send({"request": "import", "packages": self._trust.packages})

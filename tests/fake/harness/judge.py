@@ -19,7 +19,7 @@ def emit(event, **data):
     os.write(1, (json.dumps({"event": event, **data}) + "\n").encode())
 
 
-def main(device):
+def main(device, waits=""):
     emit("hello", protocol=1)
     if os.environ.get("FAKE_NO_JUDGE"):
         emit("unusable", code="no_device", message="cuda:0 cannot be used: exclusive process")

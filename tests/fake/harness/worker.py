@@ -45,7 +45,7 @@ class Worker:
         self.out = os.dup(1)
         os.dup2(2, 1)
         self.sent, self.runs, self.read_at = 0, 0, time.perf_counter()
-        self.requests = queue.Queue()
+        self.requests, self.opened = queue.Queue(), threading.Event()
         self.cancelled = set()
         self.free = threading.Event()
         self.free.set()
@@ -64,17 +64,21 @@ class Worker:
                 self.free.set()
             elif request["request"] in ("hold", "release"):
                 self.free.clear() if request["request"] == "hold" else self.free.set()
+            elif request["request"] == "open":
+                self.opened.set()
             else:
                 self.requests.put((request, time.perf_counter()))
         os._exit(0)
 
-    def serve(self):
+    def serve(self, waits):
         self.emit("hello", protocol=1)
         if os.environ.get("FAKE_UNUSABLE") or os.path.exists(os.environ.get("FAKE_FULL", "")):
             self.emit("unusable", code="no_device", message="there is no device cuda:7 here; torch sees none")
             sys.exit(3)
         threading.Thread(target=self.read, daemon=True).start()
         time.sleep(float(os.environ.get("FAKE_START", "0")))
+        if waits:
+            self.opened.wait()
         self.emit("ready", environment=ENVIRONMENT)
         until = os.environ.get("FAKE_WARM_UP")  # a file, or a word
         if until == "dies":
@@ -132,7 +136,7 @@ class Worker:
             self.emit("finding", run=run, finding=finding)
         if todo in ("generate", "append", "spawn", "cheat"):
             self.generate(run, request["task"]["folder"], todo)
-        if os.environ.get("FAKE_BUILDER"):
+        if os.environ.get("FAKE_BUILDER") and not is_confirming:
             self.emit("loaded", run=run, compiler={"target": ["fake", 1, 32]})
         if request["controls"]:
             if todo == "degenerate":
@@ -288,5 +292,5 @@ def against_best(value):
     return {"speedup": value, "low": value * (1 - noise), "high": value * (1 + noise), "verdict": "unclear"}
 
 
-def main(device):
-    Worker().serve()
+def main(device, waits=""):
+    Worker().serve(waits)

@@ -33,7 +33,7 @@ from kernbench.log.logbook import Logbook
 from kernbench.log.runs import comparison
 from kernbench.log.runs.series import best_of, may_be_best
 from kernbench.worker.judge import JudgeLost
-from kernbench.worker.process import WorkerLost
+from kernbench.worker.process import Unusable, WorkerLost
 from kernbench.worker.supervisor import Supervisor
 
 WAITS_AT_MOST = 30.0
@@ -123,6 +123,11 @@ class Confirmations:
     def is_waiting(self) -> bool:
         """Whether one is in the line."""
         return bool(self._line)
+
+    @property
+    def needs_compiler(self) -> bool:
+        """Whether the next one compares with torch.compile, which a spare loads last."""
+        return bool(self._line) and self._line[0].request.baseline == "compile"
 
     def knows(self, run: str) -> bool:
         return any(item.summary.run == run for item in self._line)
@@ -227,7 +232,10 @@ class Confirmations:
                 await self.after()
         if attempt is None:
             return
-        item.lost += attempt.lost is not None
+        if attempt.lost is not None:
+            item.lost += 1
+            with contextlib.suppress(Unusable):  # the next save says so
+                await self._supervisor.ready()
         if attempt.lost is not None and item.lost < TRIES:
             return
         event = verdict(item.summary, attempt)
