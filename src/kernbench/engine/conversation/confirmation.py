@@ -3,7 +3,7 @@
 The worker of a run has executed other sources, and the source itself has seen the run's seed. So a new worker times the
 rows of the run again, with a new seed, and the judge, a process that never loads a solution, compares many calls with
 the reference. The run is best if the rows are right, nothing disqualifies them, every row was judged without
-a problem, and the geomeans of both agree.
+a problem, the geomeans of both agree, and the new times alone show the gain.
 
 The newest run comes first. A save cancels a confirmation, which then waits for the next idle time; after WAITS_AT_MOST
 seconds it comes before the next save. A worker lost for another reason is replaced once. Where only times are against
@@ -322,7 +322,7 @@ def verdict(run: Summary, attempt: Attempt) -> Confirmed:
     task, progress = attempt.progress.task, attempt.progress
     mean, direct = comparison.means(task, progress.results)
     calls = sum(line.calls for line in attempt.judged.values())
-    refusal = _refusal(attempt) or _disagreement(run, mean, direct)
+    refusal = _refusal(attempt) or _disagreement(run, mean, direct, comparison.unproven(task, run, progress.results))
     measured = render.interval(mean) if mean else fmt.DASH
     why = refusal or f"{measured} in a new worker; {fmt.plural(calls, 'call')} judged"
     event = Confirmed(run.run, not refusal, why, judged=calls, seconds=attempt.seconds)
@@ -358,22 +358,24 @@ def _problem(row: CaseResult | None, judged: Judged | None, besides: frozenset[s
     return "not judged" if judged is None or not judged.calls else judged.problem or ""
 
 
-def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None) -> str:
-    """Both numbers where they disagree: the geomeans over the baseline, then those over the best."""
+def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None, unproven: str) -> str:
+    """Both numbers where they disagree, the geomeans over the baseline, then those over the best; and where the new
+    ones alone do not show what the run claims, those that it is about."""
+    last = ""
     for over, first, second in (("", run.ratio, mean), (" over the best", run.vs_best, direct)):
         if first is None:
             continue
         if second is None:
             return f"{render.interval(first)}{over} in the run, no time in a new worker; {AGAIN}"
+        last = f"{render.interval(first)}{over} in the run, {render.interval(second)} in a new worker"
         if not meet(first, second):
-            then, now = render.interval(first), render.interval(second)
-            return f"{then}{over} in the run, {now} in a new worker; {AGAIN}"
-    return ""
+            return f"{last}; {AGAIN}"
+    return f"{last}: {unproven}; {AGAIN}" if unproven else ""
 
 
 def meet(one: Ratio, other: Ratio) -> bool:
     """Whether two intervals overlap if each is widened by the margin on either side."""
-    down, up = 1 - stats.MARGIN, 1 + stats.MARGIN
+    down, up = 1 / (1 + stats.MARGIN), 1 + stats.MARGIN
     return one.low * down <= other.high * up and other.low * down <= one.high * up
 
 

@@ -223,10 +223,25 @@ def _is_best(
         return False
     if any(row.disqualifying for row in headline) or any(finding.disqualifying for finding in about.findings):
         return False
-    if old_best is None or is_best_already:
-        return True
+    return old_best is None or is_best_already or _beats_best(headline)
+
+
+def _beats_best(headline: Sequence[CaseResult]) -> bool:
+    """Whether every row was timed against the best, and they satisfy the rule for a best."""
     direct = _against_best(headline)
     return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
+
+
+def unproven(task: Task, run: Summary, results: Mapping[str, CaseResult]) -> str:
+    """What a run claims that these rows, timed again, do not show: to beat the best or, of a first best that was faster
+    than the baseline, that it is. Empty if they show it."""
+    headline, (mean, _direct) = _headline(task, results), means(task, results)
+    if run.vs_best is not None:
+        return "" if _beats_best(headline) else _not_faster(task, headline)[1]
+    if run.verdict != "faster" or (mean is not None and mean.low > 1):
+        return ""
+    cause = findings.disturbance(headline)
+    return f"the whole interval must be above {fmt.times(1.0)}{f' ({cause.name})' if cause else ''}"
 
 
 def _may_count(about: SummaryInputs, code: NotBestCode | None) -> bool:
