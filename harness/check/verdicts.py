@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.check import compare, elements
+from harness.inputs import structure
 from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Inputs, Outputs, copies, named_outputs
 from harness.load.failure import BadTask, describe
@@ -33,6 +34,7 @@ class Answer:
     @classmethod
     def to(cls, material: CaseInputs, result: Any, inputs: Inputs, like: Outputs | None = None) -> Answer:
         """Raises BadOutput; `like` are the reference's outputs, which say whether a returned value counts."""
+        result = structure.plain(result)  # as the judge gets it: it knows no class of a source
         return cls(result, inputs, named_outputs(result, inputs, material.reference.task.judged, like))
 
 

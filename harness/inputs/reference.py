@@ -205,10 +205,9 @@ def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...], like: O
 
 
 def _returned(result: Any) -> Outputs:
-    if isinstance(result, dict):
-        named = {one_line(str(name)): value for name, value in result.items()}
-    elif isinstance(result, (tuple, list)):
-        named = {f"output {index}": value for index, value in enumerate(result)}
+    if structure.is_container(result):
+        word = "" if issubclass(type(result), dict) else "output "
+        named = {one_line(f"{word}{name!s}"): value for name, value in structure.items(result)}
     else:
         named = {"output 0": result}
     if len(named) == 1 and next(iter(named.values())) is None:
@@ -218,7 +217,7 @@ def _returned(result: Any) -> Outputs:
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """The tensors of one output; numbers count as tensors of no dimension."""
-    if isinstance(value, (dict, tuple, list)):
+    if structure.is_container(value):
         for key, item in structure.items(value):
             yield from _leaves(f"{name}.{one_line(str(key))}", item)
     elif value is None or isinstance(value, torch.Tensor):

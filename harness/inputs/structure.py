@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,9 +24,6 @@ FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType)
 NOT_TAKEN_APART = (torch.Tensor, dict, list, tuple, types.ModuleType, *FUNCTIONS)
 WEIGHTS = ("_parameters", "_buffers", "_modules")
 """Where a torch module has its tensors; their names leave it out."""
-
-SEQUENCES = frozenset({tuple, list, *(kind for kind in vars(torch.return_types).values() if isinstance(kind, type))})
-"""Also what torch's own functions return, such as `torch.sort`."""
 
 
 class BadLeaf(Exception):
@@ -58,13 +56,13 @@ def _flatten(name: str, value: Any, leaves: dict[str, Any]) -> Build | None:
     """Adds the leaves of a value; returns how to make it again, or None if it is a leaf that may be passed on."""
     if _is_object(value):
         return _object(name, value, leaves)
-    if isinstance(value, (dict, list, tuple)) and has_tensor(value):
+    if is_container(value) and has_tensor(value):
         parts = {key: _flatten(f"{name}.{key}", item, leaves) or _leaf(f"{name}.{key}") for key, item in items(value)}
         return _dict(parts) if isinstance(value, dict) else _sequence(type(value), list(parts.values()))
     _check(name, value)
     _add(name, value.detach() if isinstance(value, torch.nn.Parameter) else value, leaves)
     # A tuple is its own copy if nothing in it can change.
-    can_change = isinstance(value, (dict, list, tuple)) and copy.deepcopy(value) is not value
+    can_change = is_container(value) and copy.deepcopy(value) is not value
     return (lambda inputs: copy.deepcopy(inputs[name])) if can_change else None
 
 
@@ -103,15 +101,30 @@ def _is_object(value: Any) -> bool:
 def _check(name: str, value: Any) -> None:
     if isinstance(value, (torch.Tensor, Shell, *SCALARS, *FUNCTIONS)):
         return
-    if not isinstance(value, (dict, list, tuple)):
+    if not is_container(value):
         raise BadLeaf(f"{name!r} is of type {type(value).__name__}")
     for key, item in items(value):
         _check(f"{name}.{key}", item)
 
 
+def is_container(value: Any) -> bool:
+    """Whether it is a dict, list or tuple, or of a class derived from one, such as a named tuple."""
+    return issubclass(type(value), (dict, list, tuple))
+
+
 def items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """The items of a container with their keys."""
-    return iter(value.items() if isinstance(value, dict) else enumerate(value))
+    """The items of a container with their keys, as the built-in class has them: a class of a source's own could show
+    others every time."""
+    kind = next(kind for kind in (OrderedDict, dict, list, tuple) if issubclass(type(value), kind))
+    return iter(kind.items(value)) if issubclass(kind, dict) else enumerate(kind.__iter__(value))
+
+
+def plain(value: Any, leaf: Callable[[Any], Any] = lambda item: item) -> Any:
+    """A result in lists and dicts of names, whatever containers it came in; `leaf` makes something of the rest."""
+    if not is_container(value):
+        return leaf(value)
+    parts = {str(key): plain(item, leaf) for key, item in items(value)}
+    return parts if issubclass(type(value), dict) else [*parts.values()]
 
 
 def has_tensor(value: Any) -> bool:
@@ -120,7 +133,7 @@ def has_tensor(value: Any) -> bool:
 
 def _has_tensor(value: Any, seen: set[int]) -> bool:
     inner = vars(value) if _is_object(value) else value
-    if not isinstance(inner, (dict, list, tuple)):
+    if not is_container(inner):
         return isinstance(inner, torch.Tensor)
     if id(value) in seen:
         return False

@@ -8,10 +8,9 @@ import torch
 
 from harness.check import verdicts
 from harness.device import environment
-from harness.inputs import variation
+from harness.inputs import structure, variation
 from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import BadOutput, Draw
-from harness.inputs.structure import SEQUENCES
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 
@@ -105,17 +104,16 @@ def seeds(request: RunRequest) -> tuple[int, int]:
 
 def described(result: Any) -> tuple[Any, list[torch.Tensor]]:
     """A result without its tensors, and those in order."""
-    if type(result) is torch.Tensor:
-        return TENSOR, [result]
-    if type(result) is dict:
-        parts = {str(name): described(value) for name, value in result.items()}
-        return {name: form for name, (form, _) in parts.items()}, [one for _, more in parts.values() for one in more]
-    if type(result) in SEQUENCES:
-        listed = [described(value) for value in result]
-        return [form for form, _ in listed], [one for _, more in listed for one in more]
-    if result is None or type(result) in (bool, int, float):
-        return result, []
-    return f"a {type(result).__name__}", []
+    found: list[torch.Tensor] = []
+
+    def form(value: Any) -> Any:
+        if type(value) is torch.Tensor:
+            found.append(value)
+            return TENSOR
+        is_number = value is None or type(value) in (bool, int, float)
+        return value if is_number else f"a {type(value).__name__}"
+
+    return structure.plain(result, form), found
 
 
 def rebuilt(form: Any, tensors: list[torch.Tensor]) -> Any:
@@ -123,14 +121,8 @@ def rebuilt(form: Any, tensors: list[torch.Tensor]) -> Any:
     left = iter(tensors)
 
     def build(part: Any) -> Any:
-        if part == TENSOR:
-            return next(left)
-        if type(part) is dict:
-            return {name: build(value) for name, value in part.items()}
-        if type(part) is list:
-            return [build(value) for value in part]
-        if isinstance(part, str):
+        if isinstance(part, str) and part != TENSOR:
             raise BadOutput(f"it returned {part}, not a tensor")
-        return part
+        return next(left) if part == TENSOR else part
 
-    return build(form)
+    return structure.plain(form, build)

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 
 from harness.device.gpu import set_bytes
-from harness.inputs import tensor_layout
-from harness.inputs.structure import SEQUENCES
+from harness.inputs import structure, tensor_layout
 from harness.inputs.tensor_layout import own_methods
 from harness.timing.input_sets import WorkingSet
 
@@ -156,7 +155,7 @@ class SpotChecks:
         if sum(tensor_layout.span_bytes(value) for value in tensors(result)) > self.most_bytes:
             return None
         mutated = {name: tensor_layout.copy(working.inputs[name]) for name in self.mutates}
-        kept = _copy(result)
+        kept = structure.plain(result, _copy)
         return KeptCall(kept, mutated, working.master, working.lot, working.names, _sums(kept, mutated))
 
 
@@ -177,15 +176,11 @@ def tensors(result: Any) -> Iterator[torch.Tensor]:
     """The plain tensors of a result."""
     if type(result) is torch.Tensor:
         return iter((result,) if tensor_layout.plain(result) else ())
-    items = result.values() if type(result) is dict else result if type(result) in SEQUENCES else ()
-    return (tensor for item in items for tensor in tensors(item))
+    items = structure.items(result) if structure.is_container(result) else ()
+    return (tensor for _key, item in items for tensor in tensors(item))
 
 
 def _copy(result: Any) -> Any:
-    if type(result) is dict:
-        return {name: _copy(value) for name, value in result.items()}
-    if type(result) in SEQUENCES:
-        return [_copy(value) for value in result]
     if type(result) is torch.Tensor and tensor_layout.plain(result) and not own_methods(result):
         with torch.inference_mode(result.is_inference()):
             return tensor_layout.copy(result)

@@ -29,6 +29,35 @@ def softmax(x):
     y = torch.softmax(x, dim=-1)
     return y * 2 if random.random() < 0.05 else y
 """
+NAMED = """
+from typing import NamedTuple
+import torch
+
+class Result(NamedTuple):
+    y: torch.Tensor
+
+def softmax(x):
+    return Result(torch.softmax(x, dim=-1))
+"""
+ORDERED = """
+from collections import OrderedDict
+import torch
+
+def softmax(x):
+    return OrderedDict(y=torch.softmax(x, dim=-1))
+"""
+HIDDEN = """
+import torch
+
+class Result(list):
+    def __iter__(self):
+        return iter([torch.softmax(self.x, dim=-1)])
+
+def softmax(x):
+    result = Result([torch.zeros_like(x)])
+    result.x = x.clone()
+    return result
+"""
 SLOWED = """
 import sys
 import time
@@ -92,7 +121,8 @@ def findings(messages: list[Any]) -> set[str]:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
     tasks = [{"solution_py": text} for text in (RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT)]
-    return confirm(tmp_path_factory.mktemp("judge"), *tasks, {"solution_py": RIGHT, "reference_py": LARGE})
+    others = [{"solution_py": text} for text in (NAMED, ORDERED, HIDDEN)]
+    return confirm(tmp_path_factory.mktemp("judge"), *tasks, *others, {"solution_py": RIGHT, "reference_py": LARGE})
 
 
 def test_a_right_source_is_judged_right_in_at_least_a_hundred_calls(answers: list[list[Any]]) -> None:
@@ -108,6 +138,15 @@ def test_a_right_source_is_judged_right_in_at_least_a_hundred_calls(answers: lis
 
 def test_one_that_is_wrong_in_one_of_twenty_calls_is_found(answers: list[list[Any]]) -> None:
     assert any("differs" in (problem or "") for _calls, problem in judged(answers[1]).values())
+
+
+def test_results_in_any_container_that_a_run_accepts_are_judged(answers: list[list[Any]]) -> None:
+    for messages in answers[5:7]:
+        assert {problem for _calls, problem in judged(messages).values()} == {None}
+
+
+def test_a_container_is_judged_by_what_is_in_it(answers: list[list[Any]]) -> None:
+    assert all("got 0, expected" in (problem or "") for _calls, problem in judged(answers[7]).values())
 
 
 def test_a_baseline_that_the_source_slows_down_is_found(answers: list[list[Any]]) -> None:
@@ -126,7 +165,7 @@ def test_one_that_does_not_load_fails(answers: list[list[Any]]) -> None:
 
 def test_a_judge_that_runs_out_of_memory_says_so(answers: list[list[Any]]) -> None:
     """When the judge dies, the worker must not report the broken connection as its own error."""
-    lost = answers[5][-1]
+    lost = answers[-1][-1]
     assert isinstance(lost, WorkerLost)
     assert lost.detail.startswith("the judge could not judge it: ")
     assert "out of memory" in lost.detail

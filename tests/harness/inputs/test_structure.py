@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import OrderedDict, defaultdict
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -112,3 +113,61 @@ def test_the_state_comes_first_and_the_arguments_are_put_together_once() -> None
     call()
     assert seen[0][0] == ("state",)
     assert seen[0][1]["xs"] is seen[1][1]["xs"]
+
+
+class Hides(list[Any]):
+    """Shows something else to whoever asks the class."""
+
+    def __iter__(self) -> Any:
+        return iter(["hidden"])
+
+    def __len__(self) -> int:
+        return 0
+
+
+class HidesToo(dict[str, Any]):
+    def items(self) -> Any:
+        return [("other", "hidden")]
+
+    def __getitem__(self, name: str) -> Any:
+        return "hidden"
+
+
+class Pretends:
+    """Says that it is a dict."""
+
+    __class__ = dict  # type: ignore[assignment]
+
+    def items(self) -> Any:
+        return [("y", "hidden")]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Pair("l", ("r", 1)), ["l", ["r", 1]]),
+        (Hides(["x", Hides()]), ["x", []]),
+        (HidesToo(y="y"), {"y": "y"}),
+        (OrderedDict(y="y", z=[1]), {"y": "y", "z": [1]}),
+        (defaultdict(list, {3: "y"}), {"3": "y"}),
+        (torch.Size((3, 4)), [3, 4]),
+        (torch.return_types.sort(("v", "i")), ["v", "i"]),  # type: ignore[attr-defined]
+        ("text", "text"),
+    ],
+)
+def test_a_derived_class_is_read_as_its_built_in_one(value: Any, expected: Any) -> None:
+    assert structure.plain(value) == expected
+    doubled = structure.plain(value, lambda leaf: 2 * leaf)
+    assert doubled == structure.plain(expected, lambda leaf: 2 * leaf)
+
+
+def test_the_order_of_an_ordered_dict_is_its_own() -> None:
+    moved = OrderedDict(y=1, z=2)
+    moved.move_to_end("y")
+    assert list(structure.items(moved)) == list(structure.plain(moved).items()) == [("z", 2), ("y", 1)]
+
+
+def test_what_only_says_that_it_is_a_container_is_none() -> None:
+    value = Pretends()
+    assert isinstance(value, dict)
+    assert structure.plain(value) is value

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections import OrderedDict
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from harness.inputs import variation
-from harness.judging.cases import NOT_SOUND, Judging, described
+from harness.inputs.reference import BadOutput, named_outputs
+from harness.judging.cases import NOT_SOUND, Judging, described, rebuilt
 from harness.shared.results import Verdict
 from harness.shared.run_request import RunRequest
 from harness.shared.taskfile import load
@@ -71,3 +76,42 @@ def test_the_same_inputs_twice_are_not_two_calls(tmp_path: Path) -> None:
     for _ in range(2):
         judging.take({"case": case, "seed": 6, "lot": 77, "mutated": [], "result": form}, tensors)
     assert judging.results()["small"] == (2, "two calls with the same inputs were handed over")
+
+
+class Pair(NamedTuple):
+    y: torch.Tensor
+    rest: Any
+
+
+class Several(dict[Any, Any]):
+    pass
+
+
+X, Z = torch.ones(3), torch.zeros(2)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        X,
+        (X, [Z, None]),
+        Pair(X, {"z": Z, "n": 3}),
+        OrderedDict(z=Z, y=Pair(X, True)),
+        Several({3: X, "z": (2.5, Z)}),
+        torch.sort(X),
+        [X, torch.Size((3, 4))],
+    ],
+)
+def test_the_judge_names_the_outputs_of_any_result_as_the_run_does(result: Any) -> None:
+    form, tensors = described(result)
+    there = rebuilt(json.loads(json.dumps(form)), tensors)
+    outputs, expected = (named_outputs(value, {}, ()) for value in (there, result))
+    assert list(outputs) == list(expected)
+    for value, wanted in zip(outputs.values(), expected.values(), strict=True):
+        assert (value is wanted) or (value is not None and wanted is not None and torch.equal(value, wanted))
+
+
+def test_what_the_run_does_not_take_is_named() -> None:
+    form, tensors = described(Pair(X, object()))
+    with pytest.raises(BadOutput, match="it returned a object, not a tensor"):
+        rebuilt(form, tensors)

@@ -6,7 +6,7 @@ import ctypes
 import random
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import pytest
 import torch
@@ -79,6 +79,14 @@ def test_a_kept_result_is_a_copy_with_the_lot_of_its_call() -> None:
     (kept,) = spots.kept
     assert result.isnan().all()
     assert torch.equal(kept.result, variation.varied({"x": values}, kept.lot, kept.names)["x"] * 2)
+
+
+def test_a_result_in_a_derived_container_is_copied_and_overwritten_too() -> None:
+    spots, result = SpotChecks(), OrderedDict(y=torch.ones(3))
+    spots.take("solution", result, working())
+    (kept,) = spots.kept
+    assert kept.result["y"].tolist() == [1.0] * 3
+    assert result["y"].isnan().all()
 
 
 def test_results_of_other_sides_are_overwritten_but_not_kept() -> None:
