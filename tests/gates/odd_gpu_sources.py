@@ -20,6 +20,27 @@ def softmax(x):
     here.wait_stream(side)
     return out
 """
+FORKED_STREAMS = """
+import torch
+
+sides = [torch.cuda.Stream() for _ in range(3)]
+forked, joined = torch.cuda.Event(), [torch.cuda.Event() for _ in sides]
+
+def softmax(x):
+    here = torch.cuda.current_stream()
+    out = torch.empty_like(x)
+    own, *others = zip(x.chunk(4), out.chunk(4))
+    forked.record(here)
+    for side, done, (part, place) in zip(sides, joined, others):
+        side.wait_event(forked)
+        with torch.cuda.stream(side):
+            torch.softmax(part, -1, out=place)
+        done.record(side)
+    torch.softmax(own[0], -1, out=own[1])
+    for done in joined:
+        here.wait_event(done)
+    return out
+"""
 GRAPH_REPLAYED = """
 import torch
 
@@ -113,6 +134,7 @@ def softmax(x):
 
 ODDITIES = [
     Oddity("joined stream", "half of the work on a side stream, which the caller's waits for", JOINED_STREAM, CUDA),
+    Oddity("forked streams", "three side streams, forked and joined by events", FORKED_STREAMS, CUDA),
     Oddity("graph replayed", "replays a graph on a copy of the input in every call", GRAPH_REPLAYED, CUDA),
     Oddity("plain Triton", "one program for every row", TRITON, CUDA),
     Oddity("autotuned", "Triton chooses the number of warps in the first call", AUTOTUNED, CUDA),

@@ -67,6 +67,15 @@ HONEST: dict[str, dict[str, str]] = {
         "    with torch.cuda.stream(side):\n        launch(x, factor, out)\n"
         "    torch.cuda.current_stream().wait_stream(side)\n    return out\n"
     },
+    "streams that are forked and joined by events": {
+        "solution_py": PRELUDE + "sides = [torch.cuda.Stream() for _ in range(3)]\nforked = torch.cuda.Event()\n"
+        "joined = [torch.cuda.Event() for _ in sides]\ndef scale(x, factor):\n    out = torch.empty_like(x)\n"
+        "    here = torch.cuda.current_stream()\n    forked.record(here)\n"
+        "    for side, done, part, place in zip(sides, joined, x.chunk(3), out.chunk(3)):\n"
+        "        side.wait_event(forked)\n"
+        "        with torch.cuda.stream(side):\n            launch(part, factor, place)\n        done.record(side)\n"
+        "    for done in joined:\n        here.wait_event(done)\n    return out\n"
+    },
     "a library, where the task is about one": {
         "task_toml": GPU_TASK.replace('entry = "scale"', 'entry = "scale"\nlibraries = true'),
         "solution_py": "def scale(x, factor): return x * factor\n",

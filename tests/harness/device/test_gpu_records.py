@@ -17,6 +17,8 @@ from harness.device.kineto import Kineto
 from harness.timing import clocks, kernel_ledger, wall_pass
 
 pytestmark = pytest.mark.gpu
+BUSY_US = 3000.0
+"""Of a product of 4096x4096 in float32; at least."""
 
 
 @triton.jit
@@ -128,7 +130,7 @@ def test_work_on_a_side_stream_is_waited_for_or_left() -> None:
     x, side, other = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream(), torch.zeros(1, device="cuda")
 
     def left(joins: bool) -> tuple[list[float], list[float]]:
-        return wall_pass.left_us(lambda: clocks.Call(None, lambda: run(joins)), pause)
+        return wall_pass.left_us(lambda: clocks.Call(None, lambda: run(joins)), pause, BUSY_US)
 
     def pause() -> None:
         other.zero_()
@@ -143,5 +145,30 @@ def test_work_on_a_side_stream_is_waited_for_or_left() -> None:
     run(False)
     torch.cuda.synchronize()
     assert min(left(joins=False)[0]) > 1000
-    waits, idle = left(joins=True)
-    assert sorted(waits)[1] < max(kernel_ledger.LATE_US, *idle)  # one may be disturbed
+    assert kernel_ledger.unjoined(*left(joins=False), BUSY_US) is not None
+    assert kernel_ledger.unjoined(*left(joins=True), BUSY_US) is None
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+@pytest.mark.parametrize("joins", [True, False])
+def test_streams_forked_by_an_event_are_late_only_if_nothing_joins_them(count: int, joins: bool) -> None:
+    """Three times: waiting for several streams that are done takes longer than for one."""
+    import torch
+
+    x, other = torch.zeros(1 << 10, device="cuda"), torch.zeros(1, device="cuda")
+    sides, forked = [torch.cuda.Stream() for _ in range(count)], torch.cuda.Event()
+
+    def run() -> torch.Tensor:
+        here = torch.cuda.current_stream()
+        forked.record(here)
+        for side in sides:
+            side.wait_event(forked)
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(100_000)
+            if joins:
+                here.wait_event(side.record_event())
+        return x
+
+    late = [wall_pass.left_us(lambda: clocks.Call(None, run), lambda: other.zero_(), 80.0) for _ in range(3)]  # type: ignore[arg-type, return-value]
+    found = [kernel_ledger.unjoined(*figures, 60.0) is not None for figures in late]
+    assert found == [not joins] * 3, late
