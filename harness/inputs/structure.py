@@ -115,7 +115,7 @@ def is_container(value: Any) -> bool:
 def items(value: Any) -> Iterator[tuple[Any, Any]]:
     """The items of a container with their keys, as the built-in class has them: a class of a source's own could show
     others every time."""
-    kind = next(kind for kind in (OrderedDict, dict, list, tuple) if issubclass(type(value), kind))
+    kind: Any = next(kind for kind in (OrderedDict, dict, list, tuple) if issubclass(type(value), kind))
     return iter(kind.items(value)) if issubclass(kind, dict) else enumerate(kind.__iter__(value))
 
 

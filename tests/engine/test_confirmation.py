@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.shared import findings, taskfile
+from harness.shared.lines import encode
 from harness.shared.results import CaseResult, Ratio
 from kernbench import render
 from kernbench.engine.conversation import confirmation
@@ -412,6 +413,53 @@ async def test_another_process_sees_it_and_does_not_repeat_it(watched: Watch, fo
     assert there.session.logbook.journal.summaries[0].holds
     assert not await there.session.changed_elsewhere()
     assert there.of(Confirmed) == []
+
+
+def appended(it: Watched, is_confirmed: bool) -> None:
+    """As another process, or a source, writes about the first run."""
+    about = Confirmed(it.session.logbook.journal.summaries[0].run, is_confirmed, "9.00x in a new worker")
+    with it.session.logbook.journal.path.open("a") as file:
+        file.write(f"{encode('confirmed', about)}\n")
+
+
+async def test_nobody_else_confirms_a_run_that_waits_here(watched: Watch, folder: Path) -> None:
+    (folder / ".wait").touch()
+    it, asked = await opened(watched, folder, 'TIME_US = 50.0\nCONFIRM_US = 100.0\nCONFIRM_DO = "wait"')
+    await reached(lambda: bool(asked.requests))
+    journal = it.session.logbook.journal
+    appended(it, True)
+    assert not await it.session.changed_elsewhere()
+    assert (journal.summaries[0].is_unsettled, best_now(it)) == (True, None)
+    (text,) = said(it)
+    assert text.endswith("that a run is confirmed that waits here; only its confirmation here counts")
+    (folder / ".wait").unlink()
+    event = await it.confirmed()
+    assert (event.confirmed, event.why.endswith("1.00x [1.00, 1.00] in a new worker; run it again")) == (False, True)
+    appended(it, True)
+    await it.session.changed_elsewhere()
+    assert len(said(it)) == 1
+    for runs in (journal.summaries, Journal(it.session.state).summaries):
+        assert [run.is_refused for run in runs] == [True]
+
+
+async def test_a_refusal_from_elsewhere_counts(watched: Watch, folder: Path) -> None:
+    """As if another workbench had confirmed the same source meanwhile: one cannot refuse what is best to another."""
+    (folder / ".wait").touch()
+    it, asked = await opened(watched, folder, 'TIME_US = 50.0\nCONFIRM_DO = "wait"')
+    await reached(lambda: bool(asked.requests))
+    appended(it, False)
+    assert await it.session.changed_elsewhere()
+    (folder / ".wait").unlink()
+    await it.confirmed()
+    for runs in (it.session.logbook.journal.summaries, Journal(it.session.state).summaries):
+        assert [run.is_refused for run in runs] == [True]
+
+
+async def test_without_confirmations_those_of_another_process_count(watched: Watch, folder: Path) -> None:
+    it, _asked = await opened(watched, folder, "TIME_US = 50.0", confirm=False)
+    appended(it, True)
+    assert await it.session.changed_elsewhere()
+    assert it.session.logbook.journal.summaries[0].holds
 
 
 async def test_a_source_that_turned_out_wrong_is_refused(watched: Watch, folder: Path) -> None:

@@ -182,7 +182,7 @@ class Session:
         """Whether another process changed the log; this session's runs emit events instead."""
         await self._look_around()
         changed = not self.running and await self.logbook.in_thread(self.logbook.changed)
-        self._tell_of_loss()
+        self._warn_once(self.logbook.journal.problems)
         return changed
 
     def last_results(self) -> Mapping[str, CaseResult]:
@@ -231,10 +231,6 @@ class Session:
 
     async def _look_around(self) -> None:
         if said := await self.logbook.in_thread(self._lock.announce):
-            self._warn(said)
-
-    def _tell_of_loss(self) -> None:
-        if said := self.logbook.journal.loss():
             self._warn(said)
 
     def _warn(self, sentence: str) -> None:
@@ -298,10 +294,11 @@ class Session:
         plan, warnings = await self.logbook.in_thread(self._prepare, decision.job, source, environment)
         if self._wake.is_set() if job.reason == "command" else self._saves.waiting is not None:
             return None  # broken off, or superseded, while the worker started or a profile ended
-        self._tell_of_loss()
         self._saves.run_started()
-        self._warn_once(warnings)
+        self._warn_once([*self.logbook.journal.problems, *warnings])
         outcome = await self._runner.run(plan)
+        if not self.options.confirm:  # then another process may
+            self.logbook.journal.awaited.clear()
         await self._kernel_stopped()
         if not isinstance(outcome, RunCancelled):
             self._saves.run_finished()

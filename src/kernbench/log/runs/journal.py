@@ -98,7 +98,9 @@ class Journal:
         """The last environment read, as written and as decoded: most runs share it."""
         self._taken_in = 0
         """Offset up to which every line is known."""
-        self._is_shorter = self._told_of_loss = False
+        self.awaited: set[str] = set()
+        """Runs that this process finished and is to confirm: no other one can, because a source can append a line."""
+        self._is_shorter = self._is_claimed = False
         self._read()
 
     def old_hashes(self, task: Task) -> frozenset[str]:
@@ -166,6 +168,8 @@ class Journal:
         self._append(encode("finished", summary, **({"unwritten": True} if unwritten else {})))
         if unwritten:
             self.waiting[summary.run] = len(self.summaries)
+        if summary.is_unsettled:
+            self.awaited.add(summary.run)
         self.summaries.append(self._shared(summary))
         self.last_cases = rows
         self.failed_builds = 0
@@ -195,11 +199,15 @@ class Journal:
 
     def confirm(self, event: Confirmed) -> None:
         self._append(encode("confirmed", event))
+        self.awaited.discard(event.run)
         self._take_confirmation(event)
 
     def _take_confirmation(self, event: Confirmed) -> None:
         if event.run in self.confirmations and not self.confirmations[event.run].confirmed:
             return  # what was refused stays refused: a source can append to the file
+        if event.confirmed and event.run in self.awaited:
+            self._is_claimed = True
+            return
         self.confirmations[event.run] = event
         places = (place for place in reversed(range(len(self.summaries))) if self.summaries[place].run == event.run)
         if (place := next(places, None)) is not None:
@@ -291,13 +299,13 @@ class Journal:
             self.last_cases = self.cases_of(self.summaries[-1].run)
         return (len(self.summaries), len(self.confirmations)) != before
 
-    def loss(self) -> str:
-        """Says once that the file was emptied or removed since it was read."""
-        if self._told_of_loss or not self._is_shorter:
-            return ""
-        self._told_of_loss = True
+    @property
+    def problems(self) -> list[str]:
+        """What other processes have done to the file, in sentences."""
         kept = "earlier runs are kept in memory until you quit, but are no longer on disk"
-        return f"{self.path} was emptied or removed: {kept}"
+        claim = "has another process's word that a run is confirmed that waits here; only its confirmation here counts"
+        found = ((self._is_shorter, f"was emptied or removed: {kept}"), (self._is_claimed, claim))
+        return [f"{self.path} {what}" for is_so, what in found if is_so]
 
     def _knows(self, run: str) -> bool:
         return any(item.run == run for item in reversed(self.summaries))

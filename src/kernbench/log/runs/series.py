@@ -75,10 +75,11 @@ def best_of(series: Sequence[Summary]) -> Summary | None:
 
 def may_be_best(series: Sequence[Summary], run: Summary) -> bool:
     """Whether a run that waits for its confirmation would be best with it: its source has not turned out wrong since,
-    and it was timed against the source that is best now."""
+    and it was timed against the source that is best now, or is that one, confirmed by another process."""
     names, best = {run.source, run.identity}, best_of(series)
     is_wrong = any(other.disproved and names & {other.source, other.identity} for other in _after(series, run))
-    return run.is_unsettled and not is_wrong and (best is None or best.geomean == run.best_geomean)
+    is_comparable = best is None or best.geomean == run.best_geomean or bool(names & {best.source, best.identity})
+    return run.is_unsettled and not is_wrong and is_comparable
 
 
 def _after(series: Sequence[Summary], run: Summary) -> Iterator[Summary]:
