@@ -303,7 +303,7 @@ class Journal:
     def problems(self) -> list[str]:
         """What other processes have done to the file, in sentences."""
         kept = "earlier runs are kept in memory until you quit, but are no longer on disk"
-        claim = "has another process's word that a run is confirmed that waits here; only its confirmation here counts"
+        claim = "has another process's confirmation of a run that waits here for its own: it is ignored"
         found = ((self._is_shorter, f"was emptied or removed: {kept}"), (self._is_claimed, claim))
         return [f"{self.path} {what}" for is_so, what in found if is_so]
 
