@@ -165,14 +165,20 @@ def margin(time_us: float, floor: float | None = None) -> float:
 
 
 def verdict(speedup: float, low: float, high: float, margin: float) -> VerdictWord:
+    """A slowdown mirrors a speedup: 0.5x is as far from 1 as 2x, so even a wide margin can be left on both sides."""
     if low > 1 and speedup > 1 + margin:
         return "faster"
-    if high < 1 and speedup < 1 - margin:
+    if high < 1 and speedup < 1 / (1 + margin):
         return "slower"
     near = min(margin, MOST_SAME)
-    if abs(speedup - 1) <= near and (high - low) / 2 <= near:
+    if distance(speedup) <= near and high <= low * (1 + near) ** 2:
         return "same"
     return "unclear"
+
+
+def distance(speedup: float) -> float:
+    """How far a speedup is from 1, whichever side is faster: 1.0 for 2x and for 0.5x."""
+    return max(speedup, 1 / speedup) - 1
 
 
 def ratio(estimate: Estimate | None, margin: float) -> Ratio | None:
@@ -203,8 +209,9 @@ def weighted_geomean(speedups: Sequence[float], weights: Sequence[float]) -> flo
 
 
 def floor_of(self_ratios: Sequence[float]) -> float:
-    """95th percentile (linear between ranks) of the deviation between identical sides."""
-    distances = sorted(abs(value - 1) for value in self_ratios)
+    """95th percentile (linear between ranks) of the distance between identical sides; which of them is divided by the
+    other is arbitrary."""
+    distances = sorted(map(distance, self_ratios))
     place = 0.95 * (len(distances) - 1)
     index = int(place)
     above = distances[min(index + 1, len(distances) - 1)]

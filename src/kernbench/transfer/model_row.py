@@ -156,7 +156,7 @@ def shares_after(shares: Sequence[TaskShare]) -> dict[str, float]:
 def _word(chosen: SideRatio, expected: float | None, resolvable: float) -> Word:
     """A kernel is not to blame for a step that cannot show it; that is known only for eager, where shares are taken."""
     is_open = chosen.verdict in ("same", "unclear") and (chosen.side, chosen.over) == ("ours", "eager")
-    if is_open and expected is not None and abs(expected - 1) < resolvable:
+    if is_open and expected is not None and stats.distance(expected) < resolvable:
         return "too small to see"
     return chosen.verdict  # type: ignore[return-value]
 

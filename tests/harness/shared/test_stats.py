@@ -6,9 +6,13 @@ import math
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from harness.shared import stats
 from harness.shared.results import Ratio
+
+often = settings(derandomize=True, deadline=None)
 
 
 @pytest.mark.parametrize("count", [6, 9, 16, 33, 64])
@@ -120,6 +124,29 @@ def test_verdict(speedup: float, low: float, high: float, word: str) -> None:
     assert stats.verdict(speedup, low, high, 0.01) == word
 
 
+@often
+@given(some.tuples(*[some.floats(-4, 4)] * 3), some.floats(0.01, 20))
+def test_a_slowdown_is_judged_as_the_mirror_of_a_speedup(logs: tuple[float, float, float], margin: float) -> None:
+    low, speedup, high = map(math.exp, sorted(logs))
+    mirrored = {"faster": "slower", "slower": "faster"}
+    word = stats.verdict(speedup, low, high, margin)
+    assert stats.verdict(1 / speedup, 1 / high, 1 / low, margin) == mirrored.get(word, word)
+
+
+@often
+@given(some.floats(-0.05, 0.05), some.floats(0, 0.05), some.floats(0.01, 0.1))
+def test_same_is_judged_alike_on_both_sides(centre: float, reach: float, margin: float) -> None:
+    speedup, low, high = (math.exp(value) for value in (centre, centre - reach, centre + reach))
+    words = {stats.verdict(speedup, low, high, margin), stats.verdict(1 / speedup, 1 / high, 1 / low, margin)}
+    assert len(words) == 1 or words == {"faster", "slower"}
+
+
+def test_a_slowdown_beyond_any_floor_is_slower() -> None:
+    assert stats.verdict(0.067, 0.064, 0.071, 0.95) == "slower"
+    assert stats.verdict(0.067, 0.064, 0.071, 15.0) == "unclear"
+    assert stats.verdict(1 / 1.0099, 0.985, 0.995, 0.01) != "slower"
+
+
 def test_a_wide_floor_makes_nothing_the_same() -> None:
     assert stats.verdict(1.02, 1.01, 1.03, 0.04) == "same"
     assert stats.verdict(0.952, 0.942, 0.957, 0.21) == "unclear"
@@ -172,7 +199,11 @@ def test_geomean_of_one_row_is_the_row() -> None:
 
 
 def test_floor_is_the_95th_percentile_of_the_distances() -> None:
-    assert stats.floor_of([1.01, 0.98, 1.0, 1.04]) == pytest.approx(0.02 + 0.85 * 0.02)
+    assert stats.floor_of([1.01, 1 / 1.02, 1.0, 1.04]) == pytest.approx(0.02 + 0.85 * 0.02)
+
+
+def test_floor_does_not_depend_on_which_side_is_divided_by_the_other() -> None:
+    assert stats.floor_of([0.5] * 4) == stats.floor_of([2.0] * 4) == 1
 
 
 def test_best_needs_the_mean_clear_of_the_margin_and_no_row_far_below() -> None:
