@@ -57,23 +57,21 @@ def spread(ratio: Ratio, decimals: int = 3, most: int | None = None) -> str:
     """Half the interval's width, `±0.4%`; both ends, `-78+9%`, where that would mislead.
 
     It misleads if the interval is wide and lopsided, or if `±` would reach across 1 although the verdict is faster or
-    slower. `decimals` says how the speedup before it is shown. Where two ends would take more than `most` cells, ±
-    the farther one is shown, or, if that would reach across 1, both without their sign, or else the lower one: a cut
-    `-90+1…` says nothing.
+    slower. `decimals` says how the speedup before it is shown. What would take more than `most` cells (`±` takes two in
+    ASCII) is ± the farther end instead, or nothing if that would reach across 1: a cut interval claims more than was
+    measured.
     """
     down, up = (1 - ratio.low / ratio.speedup) * 100, (ratio.high / ratio.speedup - 1) * 100
     half = (down + up) / 2
     room_down, room_up = _room(ratio, decimals)
     lopsided = half >= MUCH_SPREAD and max(down, up) > LOPSIDED * min(down, up)
+    shown = f"±{half:.1f}%" if half < 99.95 else f"±{half:.0f}%"
     if lopsided or round(half, 1) >= min(room_down, room_up):
-        both, farther = f"-{_end(down, room_down)}+{_end(up, room_up)}%", round(max(down, up))
-        if most is None or len(both) <= most:
-            return both
-        if farther < min(room_down, room_up):
-            return f"±{farther}%"
-        both = both.removesuffix("%")
-        return both if len(both) <= most else f"-{_end(down, room_down)}%"  # of a faster row: others fit
-    return f"±{half:.1f}%" if half < 99.95 else f"±{half:.0f}%"
+        shown = f"-{_end(down, room_down)}+{_end(up, room_up)}%"
+    if most is None or len(shown) + shown.count("±") <= most:
+        return shown
+    farther = round(max(down, up))
+    return f"±{farther}%" if farther < min(room_down, room_up) and len(f"+-{farther}%") <= most else ""
 
 
 def _room(ratio: Ratio, decimals: int) -> tuple[float, float]:

@@ -160,7 +160,7 @@ async def test_a_scrollbar_cuts_no_title(label: int, engine: FakeEngine) -> None
 @pytest.mark.parametrize("width", [60, 78, 100, 140])
 def test_a_wide_interval_fits_in_ascii(width: int) -> None:
     wide = replace(right(0), low=right(0).speedup * 0.8, high=right(0).speedup * 1.2)
-    table = result_columns.choose(width, [Row(make_task().cases[0], wide, True)], False, ascii_only=True)
+    table = result_columns.choose(width, [Row(make_task().cases[0], wide, True)], False)
     shown = "".join(text for text, _ in result_columns.line(Row(make_task().cases[0], wide, True), table, True))
     assert "+-20.0%" in shown or "+-" not in shown
 

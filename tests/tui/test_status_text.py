@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 from rich.cells import cell_len
 
-from harness.shared import findings
+from harness.shared import findings, stats
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult, OtherSide, OutputError, Ratio, RoofBound
 from harness.shared.task import Case, Task, Tolerance
@@ -38,6 +41,10 @@ from tests.tui.scene import (
     until,
     wrong,
 )
+
+
+def in_form(interval: str, is_ascii: bool) -> str:
+    return interval.replace("±", "+-") if is_ascii else interval
 
 
 def text(spans: list[tuple[str, str]]) -> str:
@@ -85,6 +92,42 @@ def test_no_line_is_wider_than_the_table(width: int) -> None:
     for row in [*rows(), *odd]:
         assert len(text(result_columns.line(row, table, ascii_only=False))) <= width
     assert len(text(result_columns.header(table))) <= width
+
+
+@settings(derandomize=True, deadline=None)
+@given(some.floats(-5, 7), some.floats(0.001, 3), some.floats(0.001, 3), some.sampled_from((60, 78, 118, 200)))
+def test_an_interval_is_whole_or_its_wider_half_or_absent(centre: float, down: float, up: float, width: int) -> None:
+    estimate = stats.Estimate(centre, centre - down, centre + up)
+    ratio = stats.ratio(estimate, 0.01)
+    assert ratio is not None
+    found = replace(right(0), speedup=ratio.speedup, low=ratio.low, high=ratio.high, verdict=ratio.verdict)
+    table = result_columns.choose(width, rows(), False)
+    cells = {column.name: column for column in table.columns}
+    ends = [(1 - ratio.low / ratio.speedup) * 100, (ratio.high / ratio.speedup - 1) * 100]
+    for is_ascii in (False, True):
+        shown = result_columns._padded(cells["speedup"], Row(make_task().cases[0], found, True), found, table, is_ascii)
+        speedup, _, interval = shown[0].strip().partition(" ")
+        assert speedup == fmt.exact(ratio.speedup)
+        whole = interval == in_form(fmt.spread(ratio), is_ascii)
+        half = re.fullmatch(r"(?:±|\+-)(\d+)%", interval)
+        assert whole or not interval or (half and float(half[1]) >= max(ends) - 0.5), (interval, fmt.spread(ratio))
+        assert whole or width < 200 or len(fmt.spread(ratio)) + len(speedup) > 17
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"),
+    [
+        (Ratio(2.677, 2.329, 6.826, "faster"), "2.677x -13+155%"),
+        (Ratio(0.770, 0.585, 0.847, "slower"), " 0.770x -24+10%"),
+        (Ratio(0.770, 0.077, 11.52, "unclear"), " 0.770x ±1396%"),
+        (Ratio(12.677, 2.329, 36.826, "faster"), "12.677x        "),
+        (Ratio(1.396, 1.3946, 1.3974, "faster"), " 1.396x ±0.1%"),
+    ],
+)
+def test_both_ends_of_an_interval_are_in_the_narrow_table(ratio: Ratio, shown: str) -> None:
+    found = replace(right(0), speedup=ratio.speedup, low=ratio.low, high=ratio.high, verdict=ratio.verdict)
+    table = result_columns.choose(78, rows(), False)
+    assert f"  {shown}  " in text(result_columns.line(Row(make_task().cases[0], found, True), table, False))
 
 
 def test_a_failing_case_of_the_grid_has_room_for_its_name() -> None:

@@ -169,6 +169,6 @@ class Results(RowView):
         if self._table is None or self._table_width != width:
             rows = [self.board.row(case) for case in self.cases]
             roof = self.board.task.device == "cuda"
-            self._table = result_columns.choose(width, rows, self.board.interpreted, self.wall, self.ascii_only, roof)
+            self._table = result_columns.choose(width, rows, self.board.interpreted, self.wall, roof)
             self._table_width = width
         return self._table

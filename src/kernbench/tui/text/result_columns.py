@@ -23,8 +23,6 @@ IDS_FROM = 100
 """Cells from which the table may show case ids; hints and status lines use labels."""
 FINDINGS_LEAST = 14
 HALF_BAR = 7
-SPREAD = 6
-"""Cells of an interval."""
 WORD = 7
 """Cells of `crashed` and `timeout`, so that the sentences after the status words line up. Only `build error` is longer:
 it is the status of every row or of none."""
@@ -40,9 +38,10 @@ class Column:
 
 _RATIO = Column("ratio", "speedup", 7, right=True)
 _BEST = Column("best", "vs best", 16)
+_SPEEDUP = Column("speedup", "speedup", 15)
 _TIMED = (
     Column("verdict", "verdict", 9),
-    Column("speedup", "speedup", 14),
+    _SPEEDUP,
     Column("best", "vs best", 8),
     Column("now", "now us", 7, right=True),
     Column("base", "base us", 7, right=True),
@@ -54,9 +53,11 @@ _TIMED = (
     Column("bar", "slower | faster", 2 * HALF_BAR + 1),
     Column("dtype", "dtype", 8),
     Column("models", "models", 12),
+    replace(_SPEEDUP, width=18),
     Column("last", "vs last", 7, right=True),
 )
-"""In order of importance; a column that is there already grows to its second width. `vs last` is the first to go."""
+"""In order of importance; a column that is there already grows to its second width: `vs best` for its word, the speedup
+for any interval. `vs last` is the first to go."""
 _WALL_TITLES = {"base": "base us", "now": "now us", "ratio": "wall", "speedup": "wall speedup", "verdict": "on device"}
 _CHECKED = (
     Column("verdict", "verdict", 9),
@@ -95,7 +96,6 @@ def choose(
     rows: Sequence[Row],
     interpreted: bool,
     wall: bool = False,
-    ascii_only: bool = False,
     has_roof: bool = True,
 ) -> Table:
     """The columns for a line of `width` cells.
@@ -113,9 +113,7 @@ def choose(
     for column in _CHECKED if interpreted else _TIMED:
         if not shown.get(column.name, True) or (column.name == "last" and dropped):
             continue
-        if column.name == "speedup" and ascii_only:
-            column = replace(column, width=column.width + 1)  # `+-` instead of one sign
-        if column.name == "speedup" and left < column.width + len(GAP):
+        if column is _SPEEDUP and left < column.width + len(GAP):
             column = _RATIO
         known = chosen.get(column.name)
         more = column.width - known.width if known else column.width + len(GAP)
@@ -187,9 +185,7 @@ def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
 
 
 def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_only: bool) -> Span:
-    text, style = (
-        (render.roof(result, column.title), "") if column.name == "roof" else _cell(column.name, row, result, table)
-    )
+    text, style = _cell(column, row, result, table)
     return GAP + pad(spell(text, ascii_only), column.width, column.right), style
 
 
@@ -212,9 +208,12 @@ def _without_baseline(row: Row, result: CaseResult, table: Table, ascii_only: bo
     return [*spans, (clip(GAP + clean(result.detail or ""), room), "warn")]
 
 
-def _cell(name: str, row: Row, result: CaseResult, table: Table) -> Span:
+def _cell(column: Column, row: Row, result: CaseResult, table: Table) -> Span:
+    name = column.name
     if name in ("verdict", "ratio", "speedup", "bar"):
-        return _judged(name, result, table)
+        return _judged(column, result, table)
+    if name == "roof":
+        return render.roof(result, column.title), ""
     if name == "best":
         return _against_best(result, table.has_words)
     if name == "last":
@@ -228,9 +227,9 @@ def _cell(name: str, row: Row, result: CaseResult, table: Table) -> Span:
     return _number(name, result, table.wall), ""
 
 
-def _judged(name: str, result: CaseResult, table: Table) -> Span:
+def _judged(column: Column, result: CaseResult, table: Table) -> Span:
     """A cell in the verdict's style; a wall time has no interval, so no verdict."""
-    ratio = result.ratio
+    name, ratio = column.name, result.ratio
     style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(ratio.verdict if ratio else "", "")
     if name == "verdict":
         return render.verdict(result), style
@@ -241,7 +240,7 @@ def _judged(name: str, result: CaseResult, table: Table) -> Span:
         return (text if name == "ratio" else f"{text:>7}"), ""
     if name == "ratio":
         return fmt.exact(result.speedup), style
-    return _aligned(ratio), style
+    return _aligned(ratio, column.width), style
 
 
 def _speedup(result: CaseResult, wall: bool) -> float | None:
@@ -284,10 +283,11 @@ def _against_last(row: Row, result: CaseResult) -> str:
     return fmt.times(result.speedup / before)
 
 
-def _aligned(ratio: Ratio | None) -> str:
-    """`1.396x ±0.1%`, with the x of all rows aligned."""
-    speedup = f"{fmt.exact(ratio.speedup if ratio else None):>7}"
-    return speedup if ratio is None else f"{speedup} {fmt.spread(ratio, most=SPREAD)}"
+def _aligned(ratio: Ratio | None, width: int) -> str:
+    """`1.396x ±0.1%`, with the x of all rows aligned, unless the interval needs that space."""
+    speedup = fmt.exact(ratio.speedup if ratio else None)
+    spread = fmt.spread(ratio, most=width - len(speedup) - 1) if ratio else ""
+    return f"{speedup:>{min(7, width - len(spread) - spread.count('±') - 1)}} {spread}"
 
 
 def _against_best(result: CaseResult, has_words: bool) -> Span:
