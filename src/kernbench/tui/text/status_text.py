@@ -282,10 +282,10 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
         return f"{fmt.plural(behind, 'row')} slower than best (d: show the diff)"
     slower = [result for result in board.landed() if result.verdict == "slower"]
     if slower:
-        worst = min(slower, key=lambda result: result.speedup or 1.0)  # the summary's is one of the headline rows
-        named = f"worst {clean(board.label(worst.id))} {fmt.times(worst.speedup)}"
-        more = FILTERED if worst.id in hidden else "enter on it for details"
-        return f"{fmt.plural(len(slower), 'row')} slower than baseline, {named}: {more}"
+        shown = [result for result in slower if result.id not in hidden]
+        slowest = min(shown or slower, key=lambda result: result.speedup or 1.0)
+        why = f"press enter on {clean(board.label(slowest.id))} for details" if shown else FILTERED
+        return f"{fmt.plural(len(slower), 'row')} slower than baseline: {why}"  # the line above has the `worst`
     unclear = board.verdicts("unclear")
     if unclear:
         because = f" on a {cause}" if (cause := _cause(board)) else ""
