@@ -212,6 +212,11 @@ class Summary:
         return self.code[:8] or self.source
 
     @property
+    def names(self) -> set[str]:
+        """Sources whose names overlap have the same code."""
+        return {self.source, self.identity}
+
+    @property
     def holds(self) -> bool:
         """Whether its `best` counts: it is confirmed, or no confirmation is due."""
         return self.best and (self.confirmed is True or (self.confirmed is None and not self.awaits))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
+from harness.shared import format as fmt
 from harness.shared.results import Ratio
 from kernbench.events import Confirming, Event, RunFinished, Summary, WorkerChanged
 from kernbench.tui.state.board import Board
@@ -48,6 +49,9 @@ def test_what_is_known_without_timing_side_by_side() -> None:
     known = replace(summary(12), source=STARTED.source)
     assert "  vs best -  " in shown(118, done(vs_best=None))
     assert "  is best  1.31x" in shown(118, done(vs_best=None), best_now=known)
+    for code, said in {"2f7c91d0aa": "is best", "19b3e5c8ff": f"vs best {fmt.DASH}"}.items():
+        other_file = done(vs_best=None, source="5c1e07ab", code=code)  # the log compares code: so does this line
+        assert f"  {said}  1.31x" in shown(118, other_file, best_now=replace(known, code="2f7c91d0bb"))
     assert "faster (new best)" in shown(118, done(best=True), best_now=known)
     assert "faster (best?)" in shown(118, done(best=True, awaits=True))
     assert "vs best" not in shown(118, done(right=False, geomean=None, counts={"ok": 8, "wrong": 2}))

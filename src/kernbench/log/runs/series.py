@@ -67,8 +67,8 @@ def best_of(series: Sequence[Summary]) -> Summary | None:
     for place in range(len(series) - 1, -1, -1):
         run = series[place]
         if run.disproved:
-            failed |= {run.source, run.identity}
-        elif run.holds and not failed & {run.source, run.identity}:
+            failed |= run.names
+        elif run.holds and not failed & run.names:
             return _take_over(series, place)
     return None
 
@@ -76,9 +76,9 @@ def best_of(series: Sequence[Summary]) -> Summary | None:
 def may_be_best(series: Sequence[Summary], run: Summary) -> bool:
     """Whether a run that waits for its confirmation would be best with it: its source has not turned out wrong since,
     and it was timed against the source that is best now, or is that one, confirmed by another process."""
-    names, best = {run.source, run.identity}, best_of(series)
-    is_wrong = any(other.disproved and names & {other.source, other.identity} for other in _after(series, run))
-    is_comparable = best is None or best.geomean == run.best_geomean or bool(names & {best.source, best.identity})
+    best = best_of(series)
+    is_wrong = any(other.disproved and run.names & other.names for other in _after(series, run))
+    is_comparable = best is None or best.geomean == run.best_geomean or bool(run.names & best.names)
     return run.is_unsettled and not is_wrong and is_comparable
 
 
@@ -95,7 +95,7 @@ def _take_over(series: Sequence[Summary], place: int) -> Summary:
     last: Summary | None = None
     for earlier in range(place - 1, -1, -1):
         run = series[earlier]
-        if run.new_best and run.holds and {run.source, run.identity} & {best.source, best.identity}:
+        if run.new_best and run.holds and run.names & best.names:
             return run
         last = last or (run if run.took_over and run.holds else None)
     return best if best.took_over or last is None else last

@@ -102,7 +102,7 @@ def _standing(summary: Summary, best_now: Summary | None) -> str:
     """Another process may have found a better one, or confirmed this one."""
     if summary.is_unsettled and (best_now is None or best_now.run != summary.run):
         return render.UNSETTLED
-    if best_now is None or best_now.source != summary.source:
+    if best_now is None or not best_now.names & summary.names:
         return ""
     return "new best" if summary.new_best else BEST_NOW
 
