@@ -149,7 +149,7 @@ def test_a_finding_that_disqualifies_counts_wherever_it_is() -> None:
 
 def test_the_report_sums_up() -> None:
     given = [
-        outcome("a", speedup=4.0, baseline_us=8.0, solution_us=2.0, roofline=0.5),
+        outcome("a", speedup=4.0, verdict="faster", baseline_us=8.0, solution_us=2.0, roofline=0.5),
         outcome("b", speedup=1.0, verdict="same", device="NVIDIA H200"),
         outcome("c", status="wrong", detail="output 0 differs", device="NVIDIA B200"),
     ]
@@ -161,6 +161,13 @@ def test_the_report_sums_up() -> None:
         "6 s, 2 s per problem",
     ]
     assert "| c | wrong | - | - | - | - | - | 2.0 | output 0 differs |" in suite_report.markdown("x", given)
+
+
+def test_only_what_is_faster_beyond_the_noise_counts_as_fast() -> None:
+    """Such as the reference against itself."""
+    given = [outcome(name, speedup=1.02, verdict="unclear") for name in "abc"]
+    given += [outcome("d", speedup=1.02, verdict="faster"), outcome("e", speedup=2.5, verdict="unclear")]
+    assert "fast_0 100%, fast_1 20%, fast_2 0%" in suite_report.summary(given)[1]
 
 
 def test_a_line_that_a_kill_cut_off_costs_only_itself(tmp_path: Path) -> None:
