@@ -94,6 +94,17 @@ def test_it_is_no_step_towards_a_stall(task: Task, first: list[Summary]) -> None
     assert [item.stalled for item in series] == [False, False, False, False, False, True]
 
 
+def test_its_move_after_a_stall_is_in_the_log(task: Task, first: list[Summary]) -> None:
+    series = list(first)
+    for number, direct in enumerate((SAME, SAME, SAME, SAME, UNCLEAR, SAME), 2):
+        series.append(tried(task, direct, direct, series=series, number=number))
+    last = series[5]  # its hypothesis is `direction: ...`
+    assert (last.undecided, last.stalled, last.streak) == (True, False, 0)
+    assert (last.after_stall, last.move) == (True, "changed direction")
+    assert "- after the stall: changed direction\n" in EntryText(task, last, {})(6)
+    assert (series[6].after_stall, series[6].move, series[6].streak) == (True, "", 5)
+
+
 def test_the_entry_says_so_and_names_a_busy_machine(task: Task, first: list[Summary]) -> None:
     item = tried(task, UNCLEAR, UNCLEAR, series=first, busy=True)
     text = EntryText(task, item, {row.id: row for row in rows(task, UNCLEAR, UNCLEAR, busy=True)})(2)

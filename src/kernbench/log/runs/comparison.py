@@ -47,9 +47,9 @@ def is_stalled(series: Sequence[Summary], best: bool, counts: bool) -> bool:
     return streak(series, best, counts) >= STALL_AFTER
 
 
-def follows_stall(series: Sequence[Summary], counts: bool) -> bool:
-    """Whether the iteration before this one was stalled."""
-    last = next(_counted(series), None) if counts else None
+def follows_stall(series: Sequence[Summary], is_try: bool) -> bool:
+    """Whether the iteration before this one was stalled; a new, right source answers that even if it is undecided."""
+    last = next(_counted(series), None) if is_try else None
     return last is not None and last.stalled
 
 
@@ -104,9 +104,9 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     order = sorted(timed, key=lambda item: item[1].speedup) if right else []
     code, why_not = _not_best(task, started, headline, about) if right and not (best or is_best_already) else _NO_REASON
     is_known = about.repeats is not None or (best and is_best_already)
-    counts = decides and right and not is_known and _may_count(about, code)
+    is_try = decides and right and not is_known and about.is_iteration and not about.environment.interpreted
     wall = _wall(headline) if right else None
-    after_stall = follows_stall(about.series, counts)
+    after_stall, counts = follows_stall(about.series, is_try), is_try and code != "undecided"  # that may still be best
     return Summary(
         run=started.run,
         source=started.source,
@@ -242,11 +242,6 @@ def unproven(task: Task, run: Summary, results: Mapping[str, CaseResult]) -> str
         return ""
     cause = findings.disturbance(headline)
     return f"the whole interval must be above {fmt.times(1.0)}{f' ({cause.name})' if cause else ''}"
-
-
-def _may_count(about: SummaryInputs, code: NotBestCode | None) -> bool:
-    """Whether the stall rule counts a new source; an undecided one may still be the best."""
-    return about.is_iteration and not about.environment.interpreted and code != "undecided"
 
 
 _NotBest = tuple[NotBestCode | None, str]
