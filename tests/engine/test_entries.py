@@ -98,6 +98,38 @@ async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
     assert "- hypothesis: typed meanwhile\n" in it.session.logbook.path.read_text()
 
 
+async def test_a_hypothesis_stays_until_a_right_result_has_it(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    say(it, "16-byte loads")
+    for source, waits in (
+        ('DO = "wrong"', "16-byte loads"),
+        ('DO = "wrong"\nTIME_US = 52.0', "16-byte loads"),
+        ("TIME_US = 51.0", ""),
+        ('DO = "wrong"\nTIME_US = 49.0', ""),
+    ):
+        write(folder, source)
+        await it.session.run_once(iteration=True)
+        assert it.session.notes.hypothesis == waits
+    entries = it.session.logbook.iterations()
+    assert [item.right for item in entries] == [False, False, True, False]
+    assert [item.hypothesis for item in entries] == ["16-byte loads"] * 3 + [""]
+
+
+async def test_words_given_while_a_wrong_source_runs_stay_for_its_fix(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'DO = "wrong"')
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    say(it, "typed meanwhile")
+    await it.ended(2)
+    await it.idle()
+    assert it.session.logbook.iterations()[-1].hypothesis == "typed meanwhile"
+    assert it.session.notes.hypothesis == "typed meanwhile"
+
+
 async def test_a_log_that_is_away_for_a_moment_costs_no_run(
     watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,18 @@ def test_words_given_while_it_ran_are_written_into_the_entry(book: Logbook, rema
     assert "- next: and what comes then\n" in text
 
 
+@pytest.mark.parametrize(
+    ("during", "waits"), [("", "16-byte loads"), ("16-byte loads", "16-byte loads"), ("else", "else")]
+)
+def test_of_a_wrong_entry_the_hypothesis_waits_unless_another_was_given(
+    book: Logbook, remarks: RunNotes, during: str, waits: str
+) -> None:
+    remarks.hypothesis = during
+    entered = replace(run(book), right=False, hypothesis="16-byte loads")
+    attach(remarks, entered, SAVE)
+    assert remarks.hypothesis == waits
+
+
 def test_a_next_step_edited_by_hand_is_what_is_offered_and_replaced(book: Logbook, remarks: RunNotes) -> None:
     remarks.set_next("try float4")
     book.path.write_text(book.path.read_text().replace("- next: try float4", "- next: try float8 first"))

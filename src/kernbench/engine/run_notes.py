@@ -1,8 +1,9 @@
 """The user's words about a run: its hypothesis and the next step.
 
-Words given before a run wait here, and its entry takes them. Words given during the run, or after a save that had none,
-are written into the entry of that run; if the file cannot be changed right now, they wait for the next run. The screen
-and the commands set and read the words; the session reports saves and new entries.
+Words given before a run wait here, and its entry takes them; the hypothesis of a source that fails waits on, for its
+fix. Words given during the run, or after a save that had none, are written into the entry of that run; if the file
+cannot be changed right now, they wait for the next run. The screen and the commands set and read the words; the session
+reports saves and new entries.
 """
 
 from __future__ import annotations
@@ -105,11 +106,13 @@ class RunNotes:
 
     def words_for(self, entry: Summary, job: Job) -> tuple[str, str] | None:
         """The hypothesis and next step given during the run, which its new entry is to have, unless it already had
-        some; None if it has them. They wait no longer, unless `reword` cannot write them."""
+        some; None if it has them. They wait no longer, unless `reword` cannot write them, or the source failed."""
         late, step = self.hypothesis, self.next_step
         self.hypothesis = self.next_step = self._owed = ""
         if late != entry.hypothesis and (entry.hypothesis or job.reason in ("key", "open")):
             self.hypothesis, late = late, entry.hypothesis  # meant for the next one
+        if not entry.right:
+            self.hypothesis = self.hypothesis or late
         self._saved_since = False
         self._entered.add(entry.run)
         if job.reason not in ("key", "open"):
