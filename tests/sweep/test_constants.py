@@ -148,3 +148,47 @@ def run(x, stages=3):
         "num_warps": ("4", "solution.py:8"),
     }
     assert list(found)[:3] == ["UNROLL", "LANES", "TILE"]  # by file and line, file level first
+
+
+LOOPS = """
+static const int LANES = 8;
+#define UNROLL 4
+float norm(const float *x, long n, int depth = 2) {
+    float sum = 0.0, carry = 0.0;
+    int taken = 0, left = 4, shift = 1, mask = 3;
+    add(&taken, x[shift & mask]);
+    for (long row = 0; row < n; ++row) {
+        for (int k = 0; k < LANES; k += 2) sum += x[row] * this->shift++;
+        left -- ;
+        carry <<= 1;
+    }
+    return sum == 0 && mask <= depth;
+}
+"""
+PYTHON_LOOPS = """
+WIDTH = 64
+LANES = 8
+rest = 3
+total = 0.0
+for start in range(WIDTH):
+    total += start
+def run(x, stages=3):
+    row = 0
+    while row < 4:
+        row = row + 1
+    start = 1
+    limit = 5
+    if (rest := 2) == limit:
+        kernel[grid](x, num_warps=4, EPS=1e-6)
+"""
+
+
+def test_loop_variables_and_accumulators_are_not_listed() -> None:
+    constant = ["LANES", "UNROLL", "depth", "mask", "shift"]
+    assert sorted(constants.listed({"solution.cu": LOOPS.encode()})) == constant
+    assert sorted(constants.listed({"solution.py": f'source = r"""{LOOPS}"""\n'.encode()})) == constant
+    found = constants.listed({"solution.py": PYTHON_LOOPS.encode()})
+    assert sorted(found) == ["EPS", "LANES", "WIDTH", "limit", "num_warps", "stages"]
+    both = constants.listed({"solution.py": PYTHON_LOOPS.encode(), "solution.cu": b"void f() { limit++; }\n"})
+    assert sorted(found.keys() - both) == ["limit"]
+    assert constants.find("row", {"solution.cu": LOOPS.encode()}).line == 8  # asked for by name

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,10 @@ _NUMBERED = re.compile(
     rb"\bdefine[ \t]+([A-Za-z_]\w*)[ \t]+[-+\d]|(?<![\w.])([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?=[ \t]*[-+\d]"
 )
 """What may be a constant with a number: `NAME = 4`, `NAME: int = 4`, `#define NAME 4`."""
+_CHANGED = re.compile(
+    rb"(?<![\w.])(?<!->)([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)=)|(?:\+\+|--|[(,]\s*&)\s*([A-Za-z_]\w*)"
+)
+"""A variable that C++ changes: `row++`, `--row`, `sum += x`, `add(&sum)`."""
 _NUMBER = re.compile(r"[-+]?(?:0[xX][\da-fA-F]+|[\d_]+(?:\.\d*)?(?:[eE][-+]?\d+)?)[uUlLfF]*")
 _OPENING, _CLOSING = b"([{", b")]}"
 
@@ -69,16 +74,27 @@ def find(name: str, files: Mapping[str, bytes]) -> Place:
 
 
 def listed(files: Mapping[str, bytes]) -> dict[str, Place]:
-    """The constants that a sweep can set and that are a number now, in the order of their places."""
+    """The constants that a sweep can set and that are a number now, in the order of their places. A name that is bound
+    again or changed anywhere is a variable, such as a loop's or a sum."""
     found: dict[str, Place] = {}
-    code = [data for file, data in files.items() if file.endswith(CODE)]
-    names = dict.fromkeys((match[1] or match[2]).decode() for data in code for match in _NUMBERED.finditer(data))
-    for name in names:
+    code = {file: data for file, data in files.items() if file.endswith(CODE)}
+    names = {(match[1] or match[2]).decode() for data in code.values() for match in _NUMBERED.finditer(data)}
+    for name in names.difference(*(_variables(file, data) for file, data in code.items())):
         with contextlib.suppress(ConstantError):
             place = find(name, files)
             if _NUMBER.fullmatch(place.text):
                 found[name] = place
     return dict(sorted(found.items(), key=lambda item: (not item[1].at_file_level, item[1].file, item[1].start)))
+
+
+def _variables(file: str, data: bytes) -> set[str]:
+    if file.endswith(C_LIKE):
+        return {(match[1] or match[2]).decode() for match in _CHANGED.finditer(_visible(data))}
+    nodes = [node for node, _ in _parsed(data)]
+    bound = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    in_texts = (_variables(".cpp", text.encode(errors="replace")) for text in texts)
+    return {name for name, times in bound.items() if times > 1}.union(*in_texts)
 
 
 def replaced(files: Mapping[str, bytes], values: Sequence[tuple[Place, str]]) -> dict[str, bytes]:
