@@ -52,10 +52,11 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Tests, and the processes they start, neither read nor leave anything in the user's caches."""
+    """Tests, and the processes they start, neither read nor leave anything in the user's caches and state."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         patch.setenv("TRITON_CACHE_DIR", str(folder / "triton"))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
         yield folder

@@ -7,13 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
+from textual.command import CommandPalette
+from textual.widgets import OptionList
 
 from kernbench import settings
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui import theme
+from kernbench.tui.app import Workbench
 from kernbench.tui.pages import user_keys
 from kernbench.tui.pages.help import list_bindings, main_bindings
-from tests.tui.scene import FakeEngine, make_app, screen_text, settle, whole_run
+from kernbench.tui.pages.picker import TaskPicker
+from tests.tui.scene import FakeEngine, make_app, screen_text, settle, until, whole_run
 
 
 def write(folder: Path, text: str) -> Path:
@@ -175,7 +179,67 @@ def test_where_the_file_lies() -> None:
     ],
 )
 def test_sixteen_colours_are_the_terminals_own(environ: dict[str, str], name: str) -> None:
-    assert theme.default(environ) == name
+    assert theme.default({**environ, "HOME": "/nowhere"}, {"nord"}) == name
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return tmp_path / "state"
+
+
+async def choose(app: Workbench, name: str) -> list[str]:
+    """As in the palette; returns what is said about it."""
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        app.search_themes()
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press(*name)
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.theme == name)
+        await settle(pilot)
+        return [note.message for note in app._notifications]
+
+
+@pytest.mark.anyio
+async def test_a_theme_chosen_on_the_screen_comes_back(engine: FakeEngine, state: Path) -> None:
+    app = make_app(engine, settings=Settings())
+    assert app.theme == "kernbench"
+    assert await choose(app, "nord") == []
+    assert make_app(FakeEngine(), settings=Settings()).theme == "nord"
+    assert TaskPicker([]).theme == "nord"
+    (state / "kernbench" / "theme").write_text("of another version\n")
+    assert make_app(FakeEngine(), settings=Settings()).theme == "kernbench"
+    (state / "kernbench" / "theme").write_bytes(b"\xff")
+    assert make_app(FakeEngine(), settings=Settings()).theme == "kernbench"
+
+
+@pytest.mark.anyio
+async def test_nothing_is_remembered_that_nobody_chose(engine: FakeEngine, state: Path) -> None:
+    async with make_app(engine, settings=Settings()).run_test() as pilot:
+        await settle(pilot)
+    assert not state.exists()
+
+
+@pytest.mark.anyio
+async def test_the_theme_in_the_settings_comes_before_the_one_chosen(
+    engine: FakeEngine, state: Path, tmp_path: Path
+) -> None:
+    path = write(tmp_path, 'theme = "textual-light"  # mine\n')
+    said = await choose(make_app(engine, settings=settings.load(path)), "nord")
+    assert said == [f"{path} sets textual-light, which comes back at the next start; remove it to keep nord"]
+    assert make_app(FakeEngine(), settings=settings.load(path)).theme == "textual-light"
+    assert path.read_text() == 'theme = "textual-light"  # mine\n'
+
+
+@pytest.mark.anyio
+async def test_a_theme_that_cannot_be_remembered_says_so(engine: FakeEngine, state: Path) -> None:
+    state.write_text("a file in the way")
+    app = make_app(engine, settings=Settings())
+    said = await choose(app, "nord")
+    assert said == [f"the theme is not remembered: {state}/kernbench/theme cannot be written: Not a directory"]
 
 
 @pytest.mark.anyio

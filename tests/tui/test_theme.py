@@ -57,7 +57,7 @@ def test_our_own_colours_stay_in_the_palette_of_256(engine: FakeEngine) -> None:
 
 def test_sixteen_colours_have_no_blue_on_black(engine: FakeEngine) -> None:
     assert make_app(engine, settings=Settings(theme="ansi-dark")).get_css_variables()["text-primary"] != "ansi_blue"
-    assert theme.default({"NO_COLOR": "1"}) == "ansi-dark"
+    assert theme.default({"NO_COLOR": "1"}, ()) == "ansi-dark"
 
 
 @pytest.mark.anyio

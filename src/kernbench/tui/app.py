@@ -82,7 +82,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         self._telemetry = Telemetry(reader, self._sampled) if reader else None
         self.register_theme(theme.KERNBENCH)
         user_keys.check(self.settings, self.available_themes)
-        self.theme = self.settings.theme or theme.default(os.environ)
+        self.theme = self.settings.theme or theme.default(os.environ, self.available_themes)
         self.set_keymap(self.settings.keys)
         self._take_engine(engine)
         self.copying = Copying(self, self.copy_to_clipboard)
@@ -116,6 +116,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
         self.screen_change_signal.subscribe(self, lambda screen: self.forget_words())
         self.screen_change_signal.subscribe(self, lambda screen: textual_private.forget_closed_widgets())
+        self.theme_changed_signal.subscribe(self, lambda chosen: self._remember_theme(chosen.name))
         if warning := user_keys.doubtful(self.settings):
             self.say(warning, "warning")
         # A lost connection or a kill ends like `q`: the worker closes, and finished rows are on disk.
@@ -230,6 +231,12 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         self.say(sentence, severity)
         if self.main.ready:
             self.main.output.add(f"-- {sentence}")
+
+    def _remember_theme(self, name: str) -> None:
+        if problem := theme.remember(theme.remembered(os.environ), name):
+            self.say(problem, "warning")
+        elif (own := self.settings.theme) not in (None, name):
+            self.say(f"{self.settings.path} sets {own}, which comes back at the next start; remove it to keep {name}")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         return commands(

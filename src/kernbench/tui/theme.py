@@ -5,16 +5,23 @@ Text in another theme's colors is darkened or lightened until it is readable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
 
 from textual.color import Color
 from textual.theme import Theme
+
+from harness.shared.regular_file import NotRegular, read_text
+from kernbench.atomic_write import written_aside
 
 READABLE = 4.5
 """The contrast that text needs: WCAG's AA."""
 BEHIND_TEXT = ("background", "surface", "panel")
 TEXT_COLORS = ("primary", "success", "warning", "error", "accent")
 STEPS = 40
+LONGEST = 1000
+"""Of a file that names a theme."""
 LINE = 0.3
 """Of the way from the background to the text."""
 _OWN = {
@@ -41,10 +48,31 @@ KERNBENCH = Theme(
 )
 
 
-def default(environ: Mapping[str, str]) -> str:
-    """Our colors on a 256-color terminal; with 16 colors or NO_COLOR the terminal's colors, which are readable."""
+def remembered(environ: Mapping[str, str]) -> Path:
+    """Has the theme that was last chosen on the screen."""
+    base = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or Path.home(), ".local", "state")
+    return Path(base, "kernbench", "theme")
+
+
+def remember(path: Path, name: str) -> str:
+    """Returns why it cannot; empty if it can."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_aside(path, f"{name}\n".encode()) as move:
+            move()
+    except OSError as problem:
+        return f"the theme is not remembered: {path} cannot be written: {problem.strerror}"
+    return ""
+
+
+def default(environ: Mapping[str, str], themes: Container[str]) -> str:
+    """The theme last chosen, or else our colors on a 256-color terminal; with 16 colors or NO_COLOR the terminal's
+    colors, which are readable."""
     if environ.get("NO_COLOR"):
         return "ansi-dark"
+    with contextlib.suppress(OSError, UnicodeDecodeError, NotRegular):
+        if (name := read_text(remembered(environ), LONGEST).strip()) in themes:
+            return name
     many = environ.get("COLORTERM") or "256color" in environ.get("TERM", "") or "direct" in environ.get("TERM", "")
     return KERNBENCH.name if many or environ.get("TEXTUAL_COLOR_SYSTEM", "") in ("256", "truecolor") else "ansi-dark"
 

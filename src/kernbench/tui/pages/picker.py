@@ -179,7 +179,7 @@ class TaskPicker(SafeApp[str | None]):
         self._tasks = [TaskRow(*task) for task in tasks]
         self.register_theme(KERNBENCH)
         # The workbench reports an unknown theme when it opens.
-        self.theme = theme if theme in self.available_themes else default(os.environ)
+        self.theme = theme if theme in self.available_themes else default(os.environ, self.available_themes)
 
     def on_mount(self) -> None:
         self.push_screen(TaskScreen(self._tasks), self._leave)
