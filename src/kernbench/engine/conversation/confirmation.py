@@ -115,8 +115,7 @@ class Confirmations:
         """`rows` are those of the run: it is confirmed with the timed ones."""
         timed = {case.id for case in request.task.timed if case.id in rows and rows[case.id].status == "ok"}
         cases = tuple(case for case in request.cases if case in timed)
-        names = {summary.source, summary.identity}
-        others = [item for item in self._line if not names & {item.summary.source, item.summary.identity}]
+        others = [item for item in self._line if not summary.names & item.summary.names]
         self._line = [Candidate(summary, replace(request, cases=cases, controls=False)), *others]
 
     @property
@@ -308,8 +307,7 @@ class Confirmations:
         return {run.run for run in self._logbook.journal.summaries if run.is_unsettled}
 
     def _store(self, item: Candidate, event: Confirmed) -> tuple[list[Confirmed], str]:
-        names = {item.summary.source, item.summary.identity}
-        alike = [run for run in self._series(item) if run.is_unsettled and names & {run.source, run.identity}]
+        alike = [run for run in self._series(item) if run.is_unsettled and item.summary.names & run.names]
         runs = dict.fromkeys([item.summary.run, *(run.run for run in alike)])
         events = [replace(event, run=run) for run in runs]
         usual = item.request.task.baseline
