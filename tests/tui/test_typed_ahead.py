@@ -10,8 +10,10 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from kernbench.tui.app import Workbench
-from kernbench.tui.pages.dialogs import Confirm
-from kernbench.tui.pages.text_prompt import Field
+from kernbench.tui.pages.dialogs import AnsweredOnce, Choose, Confirm, Page
+from kernbench.tui.pages.picker import TaskPicker
+from kernbench.tui.pages.sweep_pages import AskValues
+from kernbench.tui.pages.text_prompt import Ask, Field
 from tests.tui.scene import FakeEngine, make_app, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +81,30 @@ async def test_keys_without_a_box_do_what_they_did(engine: FakeEngine) -> None:
         await opened(pilot, app)
         burst(app, "i1?")
         await comes(pilot, lambda: "re-run now" in screen_text(app))
+
+
+@pytest.mark.parametrize(
+    "box", [Ask([("entry", "Why?")], "words", ""), AskValues(dict, "words"), Choose("Which?", ["words"])]
+)
+async def test_a_second_enter_leaves_the_page_below_open(box: AnsweredOnce[str | None], engine: FakeEngine) -> None:
+    app, page = make_app(engine), Page("below", [])
+    given: list[str | None] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, app)
+        await app.push_screen(page)
+        await app.push_screen(box, given.append)
+        await opened(pilot, app)
+        burst(app, "\r\r")
+        await comes(pilot, lambda: given == ["words"])
+        await pilot.pause(0.2)
+        assert app.screen is page
+
+
+async def test_the_picker_takes_one_of_two_enters() -> None:
+    app = TaskPicker([("rms", "/k/rms", "-", "-", "-")])
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        for _ in range(2):
+            app.post_message(events.Key("enter", "\r"))
+        await until(pilot, lambda: app.return_value is not None)
+    assert app.return_value == "/k/rms"

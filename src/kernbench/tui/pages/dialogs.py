@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -24,7 +25,14 @@ TO_SHELL = Binding("ctrl+z", "app.suspend_process", "suspend to the shell (fg re
 """A screen over the workbench hides the keys below it; these two work on every screen without a text box."""
 
 
-class Choose(ModalScreen[str | None]):
+class AnsweredOnce(Screen[ScreenResultType]):
+    """Takes only its first answer: a second enter may have arrived already, and would close the screen below."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+class Choose(ModalScreen[str | None], AnsweredOnce[str | None]):
     """Choose one of a few; the current choice is marked in words."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "close"), HELP, TO_SHELL]

@@ -13,11 +13,10 @@ from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Static
 
 from kernbench import settings
-from kernbench.tui.pages.dialogs import HELP
+from kernbench.tui.pages.dialogs import HELP, AnsweredOnce
 from kernbench.tui.safe_app import SafeApp
 from kernbench.tui.text.spans import Span, clean, clip, pad
 from kernbench.tui.theme import KERNBENCH, default, own_colours_only
@@ -111,7 +110,7 @@ def summary_of(folder: str) -> str:
         return ""
 
 
-class TaskScreen(Screen[str | None]):
+class TaskScreen(AnsweredOnce[str | None]):
     """Returns the chosen folder, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

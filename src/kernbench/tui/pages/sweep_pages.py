@@ -13,14 +13,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from harness.shared.errors import UserError
-from kernbench.tui.pages.dialogs import Page
+from kernbench.tui.pages.dialogs import AnsweredOnce, Page
 from kernbench.tui.text.spans import clean
 
 MOST_SHOWN = 10
 """Constants in the dialog."""
 
 
-class AskValues(ModalScreen[str | None]):
+class AskValues(ModalScreen[str | None], AnsweredOnce[str | None]):
     """Lists the constants, and takes values for some of them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "close")]

@@ -13,6 +13,8 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
+from kernbench.tui.pages.dialogs import AnsweredOnce
+
 
 class Field(TextArea):
     """Up in the first line goes back through earlier texts, down in the last line forward again."""
@@ -63,7 +65,7 @@ Target = tuple[str, str]
 """The target of the text, and the question to show."""
 
 
-class Ask(ModalScreen[str | None]):
+class Ask(ModalScreen[str | None], AnsweredOnce[str | None]):
     """Enter saves, ctrl+j starts a new line. The first target is offered first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
