@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -431,6 +432,18 @@ async def test_tasks_of_one_name_are_told_apart_and_found(tmp_path: Path) -> Non
         await until(pilot, lambda: "first/softmax" in screen_text(app))
         await pilot.press("slash", *"SOFT sec", "enter", "enter")
     assert app.return_value == str(folders[1])
+
+
+@pytest.mark.anyio
+async def test_the_picker_opens_no_task_file_that_is_none(tmp_path: Path) -> None:
+    for name in ("fifo", "latin"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "fifo" / "task.toml")
+    (tmp_path / "latin" / "task.toml").write_bytes(b'summary = "caf\xe9"')
+    app = TaskPicker([(path.name, str(path), "-", "cannot be opened", "-") for path in tmp_path.iterdir()])
+    async with app.run_test(size=(120, 24)) as pilot:
+        await pilot.pause()
+        assert screen_text(app).count("cannot be opened") == 2
 
 
 @pytest.mark.anyio

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.shared.regular_file import NotRegular, read_bytes
+from harness.shared.used_files import LARGEST_FILE
+
 Deed = Literal["run", "save", "row", "why", "profile", "iterations"]
 """run: a run has finished. save: one has begun after that. why: the box for the hypothesis was opened. The others: that
 page or pane was opened."""
@@ -41,8 +44,8 @@ WANTED = {
 def of_task(folder: Path, on_gpu: bool) -> list[Step]:
     file = "solution.py" if on_gpu else "solution.cpp"
     try:
-        text = (folder / file).read_text(encoding="utf-8", errors="replace")
-    except OSError:  # opening the task reports it
+        text = read_bytes(folder / file, LARGEST_FILE).decode("utf-8", "replace")
+    except (OSError, NotRegular):  # opening the task reports it
         text = ""
     return steps(folder / file, edit_of(file, text), on_gpu)
 

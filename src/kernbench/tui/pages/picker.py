@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -15,6 +14,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
+from harness.shared.errors import UserError
+from harness.shared.taskfile import values
 from kernbench import settings
 from kernbench.tui.pages.dialogs import HELP, AnsweredOnce
 from kernbench.tui.safe_app import SafeApp
@@ -105,8 +106,8 @@ def place_of(task: TaskRow, tasks: Sequence[TaskRow]) -> str:
 def summary_of(folder: str) -> str:
     """The summary in task.toml; empty if it has none or cannot be read."""
     try:
-        return clean(str(tomllib.loads(Path(folder, "task.toml").read_text(encoding="utf-8")).get("summary", "")))
-    except (OSError, ValueError):
+        return clean(str(values.toml(Path(folder, "task.toml")).get("summary", "")))
+    except UserError:
         return ""
 
 
