@@ -155,14 +155,31 @@ def test_a_missing_device_is_an_error(task: Path, monkeypatch: pytest.MonkeyPatc
         (["--tolerance", "much"], "much is not a slowdown such as 3%"),
         (["--tolerance", "0%"], "0% is not a slowdown such as 3%"),
         (["--junit", "toy/solution.py"], "toy/solution.py exists and is not XML"),
+        (["--junit", "fifo"], "fifo exists and is not XML"),
+        (["--junit", "/proc/self/x/junit.xml"], "cannot write /proc/self/x/junit.xml: No such file or directory"),
+        (["--summary", "/proc/self/x/summary.md"], "'/proc/self/x/summary.md': No such file or directory"),
         (["nothing"], "no task 'nothing' here"),
         (["toy", "--case", "z"], "no case of toy matches 'z'"),
     ],
 )
 def test_mistakes_are_one_sentence(task: Path, words: list[str], said: str) -> None:
+    os.mkfifo("fifo")
     result = gate(*words)
     assert result.exit_code != 0
     assert said in result.output + str(result.exception)
+    assert not (task / ".kernbench" / "gate").exists()
+
+
+@pytest.mark.parametrize(("spent", "code"), [(50, 2), (55, 1)])
+def test_a_summary_that_cannot_be_written_hides_no_verdict(
+    task: Path, spent: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(task, f"TIME_US = {spent}.0\nOTHER = 1")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
+    result = gate()
+    assert result.exit_code == code
+    assert "against main (" in result.stdout.splitlines()[-1]
+    assert result.stderr.splitlines()[-1] == "kernbench: cannot write /dev/full: No space left on device"
 
 
 def test_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

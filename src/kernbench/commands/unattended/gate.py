@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from harness.shared import format as fmt
-from harness.shared.errors import UserError
+from kernbench.atomic_write import written_aside
 from kernbench.commands.completion import complete_task
 from kernbench.commands.run import NO_DEVICE, USAGE, read_options, run_until_signal
 
@@ -43,10 +42,23 @@ def percentage(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 
 
 def report_file(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
-    """Refuses a file that is not a report from before, while there is time."""
-    if path is not None and path.exists() and not path.read_bytes()[:5] == b"<?xml":
-        raise click.BadParameter(f"{path} exists and is not XML; choose another name")
+    """Refuses a file that is not a report from before, or that cannot be written, while there is time."""
+    if path is None:
+        return None
+    try:
+        if path.exists() and not (path.is_file() and _begins_as_xml(path)):
+            raise click.BadParameter(f"{path} exists and is not XML; choose another name")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_aside(path, b""):
+            pass
+    except OSError as problem:
+        raise click.BadParameter(f"cannot write {path}: {problem.strerror}") from None
     return path
+
+
+def _begins_as_xml(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(5) == b"<?xml"
 
 
 @click.command(short_help="Check the tasks that changed since a revision, for CI.")
@@ -81,7 +93,8 @@ def report_file(_ctx: click.Context, _param: click.Parameter, path: Path | None)
 )
 @click.option(
     "--summary",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.File("a", encoding="utf-8", lazy=False),
+    envvar=SUMMARY,
     metavar="FILE",
     help=f"Append the result as Markdown. Default: ${SUMMARY}, if set.",
 )
@@ -93,7 +106,7 @@ def gate(
     pythons: tuple[str, ...],
     state: Path | None,
     junit: Path | None,
-    summary: Path | None,
+    summary: TextIO | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -142,24 +155,25 @@ def gate(
     found = gate_report.Findings(chosen, outcomes)
     for line in gate_report.json_lines(found) if as_json else (*gate_report.all_tables(found), found.verdict):
         click.echo(line)
-    _write(found, junit, summary or (Path(os.environ[SUMMARY]) if os.environ.get(SUMMARY) else None))
-    sys.exit(code)
+    is_written = _write(found, junit, summary)
+    sys.exit(code if is_written else code or USAGE)
 
 
-def _write(found: Findings, junit: Path | None, summary: Path | None) -> None:
-    from kernbench.atomic_write import written_aside
+def _write(found: Findings, junit: Path | None, summary: TextIO | None) -> bool:
     from kernbench.gate import gate_report
 
     try:
         if junit is not None:
-            junit.parent.mkdir(parents=True, exist_ok=True)
             with written_aside(junit, gate_report.junit(found).encode()) as move:
                 move()
         if summary is not None:
-            with summary.open("a", encoding="utf-8") as file:
-                file.write(gate_report.summary(found) + "\n")
+            summary.write(gate_report.summary(found) + "\n")
+            summary.flush()
     except OSError as problem:
-        raise UserError(f"cannot write {problem.filename or junit or summary}: {problem.strerror}") from None
+        name = problem.filename or getattr(summary, "name", "")
+        click.echo(f"kernbench: cannot write {name}: {problem.strerror}", err=True)
+        return False
+    return True
 
 
 COMMANDS = (gate,)
