@@ -335,6 +335,17 @@ def test_a_full_disk_under_the_output_ends_it_and_not_its_run(folder: Path, word
     assert words != "run -m loads" or "## 1 · loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_were_closed_end_nothing(folder: Path, streams: str) -> None:
+    bench = f"{shlex.quote(sys.executable)} -m kernbench"
+    command = f"({bench} run -m loads && {bench} diff 1 now && {bench} guide ci) {streams}"
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=settings(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, "internal error" in result.stderr) == (0, False)
+    assert "## 1 · loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")
+
+
 def test_the_help_has_every_command_once_with_a_whole_line() -> None:
     modules = [import_module(found.name) for found in walk_packages(commands.__path__, "kernbench.commands.")]
     made = [command.name for module in modules for command in getattr(module, "COMMANDS", ())]

@@ -35,9 +35,12 @@ class PlainStream(io.TextIOWrapper):
 
 
 def print_only_text() -> None:
-    """For the rest of the process, on stdout and stderr."""
-    for name in ("stdout", "stderr"):
+    """For the rest of the process, on stdout and stderr. What is printed to one that is closed goes nowhere."""
+    for number, name in enumerate(("stdout", "stderr"), 1):
         stream = getattr(sys, name)
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            stream = os.fdopen(number, "w", encoding="utf-8")
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, PlainStream):
             stream.flush()
             setattr(sys, name, PlainStream(stream))
