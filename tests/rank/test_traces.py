@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,6 +135,48 @@ def test_a_broken_trace_is_one_sentence(
     with pytest.raises(UserError, match=r"t\.json") as caught:
         chrome_trace.read(tmp_path / "t.json")
     assert says in str(caught.value)
+
+
+class Counting(io.StringIO):
+    """How often it is read, and how much of it the reader holds then."""
+
+    reads = held = 0
+    reader: trace_events._Reader | None = None
+
+    def read(self, size: int | None = -1, /) -> str:
+        assert self.reader is not None
+        self.reads, self.held = self.reads + 1, max(self.held, len(self.reader._text) - self.reader._at)
+        return super().read(size)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "held"),
+    [
+        ('{"a": "' + "x" * 100_000, 1100, 200),
+        (" " * 100_000 + '{"traceEvents": [', 1100, 200),
+        ('{"traceEvents": ["' + "x" * 100_000 + '"]}', 20, 100_000),
+    ],
+    ids=["no trace", "blanks before", "a long event"],
+)
+def test_no_text_is_read_again_and_again(monkeypatch: pytest.MonkeyPatch, text: str, reads: int, held: int) -> None:
+    monkeypatch.setattr(trace_events, "CHUNK", 100)
+    file = Counting(text)
+    file.reader = trace_events._Reader(Path("t.json"), file)
+    with contextlib.suppress(UserError):
+        assert not list(file.reader.objects())
+    assert file.reads <= reads
+    assert file.held <= held
+
+
+def test_a_signal_ends_the_reading_of_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.json")
+    words = [sys.executable, "-m", "kernbench", "rank", "--from", "t.json"]
+    with subprocess.Popen(words, cwd=tmp_path) as process, (tmp_path / "t.json").open("wb"):
+        process.terminate()
+        try:
+            assert process.wait(30) == -signal.SIGTERM
+        finally:
+            process.kill()
 
 
 def test_nsys_kernels_go_to_python_frames_or_to_ranges(tmp_path: Path) -> None:

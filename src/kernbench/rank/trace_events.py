@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.shared.errors import UserError
 CHUNK = 1 << 20
 MARK = '"traceEvents"'
 LONGEST_EVENT = 64 << 20
+_SIGN = re.compile(r"\S")
 
 
 def events(path: Path) -> Iterator[dict[str, Any]]:
@@ -47,6 +49,8 @@ class _Reader:
         decode = json.JSONDecoder().raw_decode
         while True:
             sign = self._next_sign()
+            if not sign:
+                raise self._unreadable(self._before + self._at, "the file ends inside the list of events")
             if sign == "]":
                 return
             if sign == ",":
@@ -63,29 +67,30 @@ class _Reader:
                 yield value
 
     def _find_list(self) -> None:
-        while True:
-            if self._text.lstrip().startswith("["):
-                self._at = self._text.index("[") + 1
-                return
-            found = self._text.find(MARK)
-            begin = self._text.find("[", found) if found >= 0 else -1
-            if begin >= 0:
-                self._at = begin + 1
-                return
-            if not self._more():
-                raise UserError(f"{self._path} has no {MARK}: it is not a Chrome trace, as torch.profiler writes it")
+        if self._next_sign() == "[":
+            self._at += 1
+            return
+        for wanted in (MARK, "["):
+            while (begin := self._text.find(wanted, self._at)) < 0:
+                self._at = max(self._at, len(self._text) - len(wanted) + 1)
+                if not self._more():
+                    raise UserError(
+                        f"{self._path} has no {MARK}: it is not a Chrome trace, as torch.profiler writes it"
+                    )
+            self._at = begin + len(wanted)
 
     def _next_sign(self) -> str:
-        while True:
-            while self._at < len(self._text) and self._text[self._at].isspace():
-                self._at += 1
-            if self._at < len(self._text):
-                return self._text[self._at]
+        """Empty at the end of the file."""
+        while (sign := _SIGN.search(self._text, self._at)) is None:
+            self._at = len(self._text)
             if not self._more():
-                raise self._unreadable(self._before + self._at, "the file ends inside the list of events")
+                return ""
+        self._at = sign.start()
+        return sign[0]
 
     def _more(self) -> bool:
-        chunk = self._file.read(CHUNK)
+        """Twice as much for every new try, so that a long event is not decoded once per chunk."""
+        chunk = self._file.read(max(CHUNK, len(self._text) - self._at))
         self._before += self._at
         self._text, self._at = self._text[self._at :] + chunk, 0
         return bool(chunk)

@@ -71,17 +71,17 @@ def rank(
     from kernbench.rank import rank_report
     from kernbench.rank.recorded_command import RecordOptions
 
-    async def main() -> int:
-        if source is not None:
-            ranking = ranked_file(source, command)
-        else:
-            ranking = await ranked_command(command, RecordOptions(for_s, skip_s, whole, stop))
-        found = [json.dumps(line) for line in ranking.lines()] if as_json else rank_report.lines(ranking)
-        for line in found:
+    def show(ranking: Ranking) -> None:
+        for line in [json.dumps(line) for line in ranking.lines()] if as_json else rank_report.lines(ranking):
             click.echo(line)
+
+    async def main() -> int:
+        show(await ranked_command(command, RecordOptions(for_s, skip_s, whole, stop)))
         return 0
 
-    sys.exit(run_until_signal(main()))
+    if source is None:
+        sys.exit(run_until_signal(main()))
+    show(ranked_file(source, command))  # without an event loop, in which no signal would end it
 
 
 def ranked_file(source: Path, command: tuple[str, ...]) -> Ranking:
