@@ -74,3 +74,19 @@ def test_joining_says_why_nothing_is_answered(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(UserError, match="it serves one client at a time"):
             joining.pass_on(f"{folder}/mcp")
         closing.join()
+
+
+@pytest.mark.parametrize(("numbers", "cut"), [(300, False), (100_000, True)])
+async def test_the_middle_of_an_endless_output_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: int, cut: bool
+) -> None:
+    monkeypatch.setattr(agent_run, "KEPT", 1000)
+    places: dict[str, Any] = {"place": tmp_path, "folder": tmp_path, "root": tmp_path}
+    tree: Any = SimpleNamespace(**places, state=tmp_path, git_file=tmp_path / ".git")
+    end = await AgentRun(tree, AgentOptions(f"seq {numbers}; exit 3", 9, 5.0)).run()
+    assert end.code == 3
+    lines = (tmp_path / "agent.log").read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("1", str(numbers))
+    assert ("... the middle of the output is left out here ..." in lines) == cut
+    assert (len(lines) < numbers) == cut
+    assert (tmp_path / "agent.log").stat().st_size < 2100

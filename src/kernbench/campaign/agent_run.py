@@ -25,6 +25,8 @@ from kernbench.campaign.task_tree import TaskTree
 
 LOOK = 2.0
 """Seconds between two notes of the time."""
+KEPT = 16 << 20
+"""Bytes of the agent's output that are kept from its start, and as many from its end."""
 TURN = 15.0
 """Seconds that a second connection waits for the server of the first to end."""
 KERNBENCH = (sys.executable, "-m", "kernbench")
@@ -63,6 +65,7 @@ class AgentRun:
         self._place = tree.place
         self._watch = Stopwatch(self._place / "seconds")
         self._spent = self._place / "server" / "runs"
+        self._log = self._place / "agent.log"
         self._spent.parent.mkdir(parents=True, exist_ok=True)
 
     async def first_run(self) -> tuple[int, str]:
@@ -90,9 +93,11 @@ class AgentRun:
                 while code is None and self._watch.seconds < limit:
                     code = await agent.wait(min(LOOK, max(limit - self._watch.seconds, 0.01)))
                     self._watch.save()
+                    bound(self._log)
             finally:
                 self._watch.save()
                 await agent.end()
+                bound(self._log)
         return AgentEnd(code, self.runs, self._watch.seconds)
 
     @property
@@ -122,7 +127,7 @@ class AgentRun:
             network=self._options.network,
         )
         words = self._options.sandbox.wrapped(["sh", "-c", self._options.agent], bounds)
-        streams = Streams(said=self._place / "agent.log")
+        streams = Streams(said=self._log)
         return await ProcessTree.start(words, self._tree.folder, streams, {**os.environ, **about})
 
     @contextlib.asynccontextmanager
@@ -189,3 +194,14 @@ class AgentRun:
         folder = self._place / "scratch" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def bound(log: Path) -> None:
+    """Takes the middle out of a file to which a program, perhaps without end, appends."""
+    with contextlib.suppress(OSError):
+        if (size := log.stat().st_size) > 2 * KEPT:
+            with log.open("a+b") as file:
+                file.seek(size - KEPT)
+                last = file.read(KEPT)
+                file.truncate(KEPT)
+                file.write(b"\n... the middle of the output is left out here ...\n" + last)
