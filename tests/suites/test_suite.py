@@ -19,7 +19,7 @@ from harness.shared.taskfile import load
 from kernbench.cli import cli
 from kernbench.suites import imported_task, problems, suite_report, suite_run
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
-from kernbench.suites.suite_run import Outcome
+from kernbench.suites.suite_run import Outcome, SuiteFile
 from kernbench.task.lookup import ProjectError
 from tests.suites.test_kernelbench import PROBLEMS
 
@@ -68,6 +68,15 @@ def test_a_crash_costs_one_problem_and_resume_goes_on(folder: Path) -> None:
     outcomes, _said = suite(folder, "--solutions", "solutions", "--resume", code=1)
     assert [(item["name"], item["status"]) for item in outcomes] == [("1_activation", "ok")]
     assert load(folder / "suite/1_activation").device == "cpu"
+
+
+def test_a_damaged_line_costs_one_problem(tmp_path: Path) -> None:
+    file = SuiteFile(tmp_path)
+    file.keep(outcome("whole"))
+    with file.path.open("ab") as lines:
+        lines.write(b'{"name": "caf\xe9"}\n')
+    file.keep(outcome("later"))
+    assert list(file.known()) == ["whole", "later"]
 
 
 @pytest.mark.long

@@ -86,7 +86,7 @@ class SuiteFile:
     def known(self) -> dict[str, Outcome]:
         """What an earlier run of this suite found; neither a line that a kill has cut off nor a lost problem counts."""
         found: dict[str, Outcome] = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else ():
+        for line in self.path.read_text("utf-8", "replace").splitlines() if self.path.is_file() else ():
             try:
                 data = json.loads(line)
                 found[data["name"]] = outcome_of(data)

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from harness.shared.regular_file import read_text
+
+LARGEST = 16 << 20
+"""Bytes of a file whose text a task gets."""
+
 
 @dataclass(frozen=True)
 class Form:
@@ -73,3 +78,8 @@ class Format(Protocol):
 
     def exported(self, files: dict[str, bytes], origin: dict[str, str]) -> bytes | dict[str, bytes]:
         """A solution in the suite's own form, from its files and the task's `origin`: a file, or a folder's files."""
+
+
+def read_source(path: Path) -> str:
+    """The text of a problem's or a solution's file; raises UserError if it is not a regular file."""
+    return read_text(path, LARGEST)

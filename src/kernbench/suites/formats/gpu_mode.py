@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.shared.used_files import is_file, text_of
-from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem, read_source
 from kernbench.suites.formats.gpu_mode_source import Source
 from kernbench.suites.formats.task_text import task_text
 
@@ -91,7 +91,7 @@ def _refusal(data: dict[str, Any], source: Source, links: dict[str, Path]) -> st
 
 
 def _contents(title: str, data: dict[str, Any], source: Source, links: dict[str, Path], form: Form) -> Contents:
-    text = form.solution.read_bytes().decode() if form.solution else source.first_solution()
+    text = read_source(form.solution) if form.solution else source.first_solution()
     filled, mutated = source.written()
     tolerance = source.tolerance()
     judge = "reference" if tolerance else "check"

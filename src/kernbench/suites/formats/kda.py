@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.shared.used_files import C_LIKE, LARGEST_FILE, is_file, syntax_tree, text_of
 from kernbench.export.formats import ExportError
-from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem, read_source
 from kernbench.suites.formats.gpu_mode_source import Source
 from kernbench.suites.formats.task_text import task_text
 from kernbench.task.lookup import ProjectError
@@ -204,7 +204,7 @@ def _contents(folder: Path, config: dict[str, Any], rows: Rows, form: Form) -> C
 def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST_FILE:
         raise ProjectError(f"{path} is over 1 MB, so it cannot be part of a solution; load it by absolute path")
-    return path.read_bytes().decode()
+    return read_source(path)
 
 
 def _cases(rows: Rows, matched: float) -> Rows:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.shared.used_files import syntax_tree, text_of
-from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem, read_source
 from kernbench.suites.formats.renaming import renamed
 from kernbench.suites.formats.task_text import task_text
 
@@ -64,7 +64,7 @@ def draws(node: ast.AST) -> bool:
 
 def _contents(path: Path, title: str, random: bool, form: Form) -> Contents:
     own = form.solution
-    text = own.read_bytes().decode() if own else first_solution(path.read_bytes().decode())
+    text = read_source(own) if own else first_solution(read_source(path))
     case, axes = ("as_given", "{}") if form.scale == 1 else (f"scaled_{form.scale}", f"{{ scale = {form.scale} }}")
     origin = {"format": NAME}
     task = task_text(path.stem, f"KernelBench {title}", NEW, form, origin, TOLERANCE, seeded=random)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.shared.used_files import syntax_tree, text_of
-from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem, read_source
 from kernbench.suites.formats.kernelbench import draws
 from kernbench.suites.formats.task_text import task_text
 from kernbench.task.lookup import ProjectError
@@ -107,7 +107,7 @@ def _listed(names: list[str]) -> str:
 def _contents(path: Path, parts: Parts, form: Form) -> Contents:
     if form.scale != 1:
         raise ProjectError(f"{path.name}: kernbench cannot tell its sizes; leave --scale out and change {parts.inputs}")
-    text = (form.solution or path).read_bytes().decode()
+    text = read_source(form.solution or path)
     names = {"title": path.name, "wrapper": parts.wrapper, "reference": parts.reference, "inputs": parts.inputs}
     form, origin = replace(form, device="cuda"), {"format": NAME}
     task = task_text(path.stem, path.name, parts.wrapper, form, origin, {}, seeded=parts.is_random) + CASES

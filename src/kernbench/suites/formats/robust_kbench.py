@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.shared.used_files import syntax_tree, text_of
-from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem, read_source
 from kernbench.suites.formats.kernelbench import draws
 from kernbench.suites.formats.task_text import task_text
 
@@ -88,7 +88,7 @@ def _cases(config: dict[str, Any]) -> list[Settings]:
 
 def _contents(path: Path, name: str, title: str, is_random: bool, cases: list[Settings], form: Form) -> Contents:
     own = form.solution
-    text = (own or path).read_bytes().decode()
+    text = read_source(own or path)
     solution = {"solution.py": text}
     if own is not None and own.suffix == ".cu":
         solution = {"solution.py": EXTENSION, "forward.cu": text}

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.shared.used_files import syntax_tree
+from kernbench.suites.formats.foreign_problem import read_source
 from kernbench.task.lookup import ProjectError
 
 NAME, ENTRY = "solution.json", "solution.py"
@@ -44,7 +45,7 @@ PASSED_AS = {"cflags": "extra_cflags", "cuda_cflags": "extra_cuda_cflags", "ld_f
 
 def unpacked(path: Path) -> tuple[str, dict[str, str], dict[str, str]]:
     """The entry's name, the task's files, and what to keep for an export. A Python file is a solution.py."""
-    text = path.read_bytes().decode()
+    text = read_source(path)
     if path.suffix != ".json":
         return "run", {ENTRY: text}, {}
     try:
