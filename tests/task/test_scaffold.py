@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -55,6 +56,24 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="already exists"):
         create("a", tmp_path)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes"]
+
+
+def test_only_files_and_folders_are_copied(tmp_path: Path) -> None:
+    other = create("other", tmp_path)
+    os.mkfifo(other / "fifo")
+    for name, target in (("device", "/dev/null"), ("dangling", "gone"), ("note", "task.toml")):
+        (other / name).symlink_to(target)
+    copied = {path.name for path in create("mine", tmp_path, other).iterdir()}
+    assert copied == {"note", "task.toml", "reference.py", "solution.py"}
+
+
+def test_a_copy_that_fails_leaves_nothing_and_says_why(tmp_path: Path) -> None:
+    other = create("other", tmp_path)
+    (other / "memory").symlink_to("/proc/self/mem")
+    with pytest.raises(ProjectError) as caught:
+        create("mine", tmp_path, other)
+    assert str(caught.value) == f"cannot write {tmp_path / 'mine'}: [Errno 5] Input/output error"
+    assert os.listdir(tmp_path) == ["other"]
 
 
 @pytest.mark.parametrize(

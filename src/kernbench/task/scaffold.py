@@ -33,16 +33,20 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
         raise ProjectError(f"{name!r} is not a valid task name: the template already uses it; choose another")
     place = folder / TASKS_FOLDER
     target = (place if place.is_dir() else folder) / name
-    if target.exists():
-        raise ProjectError(f"{target} already exists; choose another name")
     try:
-        shutil.copytree(source or TEMPLATES / template, target, ignore=_not_copied)
+        target.mkdir()
+    except FileExistsError:
+        raise ProjectError(f"{target} already exists; choose another name") from None
+    try:
+        shutil.copytree(source or TEMPLATES / template, target, ignore=_not_copied, dirs_exist_ok=True)
         if source is None:
             _fill_in(target, name)
         else:
             _rename(target / TASK_FILE, name)
-    except (OSError, shutil.Error) as problem:
-        raise ProjectError(f"cannot write {target}: {problem}") from None
+    except OSError as problem:
+        shutil.rmtree(target, ignore_errors=True)
+        cause = problem.args[0][0][2] if isinstance(problem, shutil.Error) else problem
+        raise ProjectError(f"cannot write {target}: {cause}") from None
     return target
 
 
@@ -61,9 +65,10 @@ def _taken(template: Path) -> set[str]:
 
 
 def _not_copied(folder: str, names: list[str]) -> set[str]:
-    """Skips state folders too: those with runs in them, whatever `--state` named them."""
-    states = {name for name in names if (Path(folder) / name / RUNS).is_file()}
-    return states | NOT_COPIED(folder, names)
+    """Skips state folders too: those with runs in them, whatever `--state` named them; and what is not a file."""
+    paths = [Path(folder) / name for name in names]
+    others = {path.name for path in paths if (path / RUNS).is_file() or not (path.is_dir() or path.is_file())}
+    return others | NOT_COPIED(folder, names)
 
 
 def _fill_in(target: Path, name: str) -> None:
