@@ -178,7 +178,9 @@ def main(argv: list[str] | None = None) -> Any:
         sys.exit(2)
     except OSError as problem:
         place = f"{problem.filename}: " if problem.filename else ""
-        click.echo(f"kernbench: {place}{problem.strerror or problem}", err=True)
+        is_gone = not place and isinstance(problem, FileNotFoundError)  # only getcwd names no file
+        reason = "the current folder was deleted; go to another one" if is_gone else problem.strerror or problem
+        click.echo(f"kernbench: {place}{reason}", err=True)
         sys.exit(2)
     except Exception as problem:
         from kernbench import crash_report

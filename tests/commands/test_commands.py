@@ -346,6 +346,16 @@ def test_streams_that_were_closed_end_nothing(folder: Path, streams: str) -> Non
     assert "## 1 · loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("words", ["run", "log", "status"])
+def test_a_current_folder_that_is_gone_is_named(tmp_path: Path, words: str) -> None:
+    command = f"mkdir gone && cd gone && rmdir ../gone && {shlex.quote(sys.executable)} -m kernbench {words}"
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=settings(), capture_output=True, text=True, timeout=60, check=False
+    )
+    said = "kernbench: the current folder was deleted; go to another one\n"
+    assert (result.returncode, result.stderr) == (2, said)
+
+
 def test_the_help_has_every_command_once_with_a_whole_line() -> None:
     modules = [import_module(found.name) for found in walk_packages(commands.__path__, "kernbench.commands.")]
     made = [command.name for module in modules for command in getattr(module, "COMMANDS", ())]

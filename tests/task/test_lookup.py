@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -168,6 +169,17 @@ def test_it_is_hidden_again_by_whoever_makes_it_anew(tmp_path: Path) -> None:
         shutil.rmtree(state)
         make()
         assert (state / ".gitignore").read_text() == "*\n"
+
+
+def test_a_full_disk_under_the_state_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as a write says it, without a file
+
+    (tmp_path / "solution.py").write_text("")
+    state = state_dir(tmp_path)
+    monkeypatch.setattr(Path, "write_bytes", fails)
+    with pytest.raises(ProjectError, match=r"\(No space left on device\): cannot write to .*\.kernbench; use `--state"):
+        Logbook(tmp_path, state).take_source()
 
 
 def test_a_state_folder_that_was_there_is_left_as_it_is(tmp_path: Path) -> None:

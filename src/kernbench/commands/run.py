@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -29,6 +30,8 @@ TOUR = "kernbench.tour"
 """Where `demo` leaves the steps of its tour for `open`."""
 STEPS = ("build", "baseline", "check", "time", "compile")
 """What --deadline can limit."""
+UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a write that names no file fails with if it was the output's."""
 UNCOUNTED = "cannot match NVML's GPUs to CUDA's (their order may differ); set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -179,7 +182,7 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
         clear_line(sys.stderr)
         return INTERRUPTED
     except OSError as problem:
-        if isinstance(problem, BrokenPipeError) or problem.filename is not None:
+        if problem.filename is not None or problem.errno not in UNWRITTEN:
             raise
         silence(problem)
         return USAGE

@@ -119,7 +119,7 @@ class Logbook:
             make_state(self.state)
             return snapshot.take(folder or self.path.parent, self.state, self.task)
         except OSError as problem:
-            if problem.filename is None or not Path(problem.filename).is_relative_to(self.state):
+            if problem.filename is not None and not Path(problem.filename).is_relative_to(self.state):
                 raise
             raise cannot_be_written(self.state, problem) from None
 
