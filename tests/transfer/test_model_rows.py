@@ -67,6 +67,18 @@ def test_the_word_of_a_step(measured: ModelRow, said: str, is_kept: bool) -> Non
     assert (measured.said, measured.kept) == (said, is_kept)
 
 
+def test_a_check_of_the_wiring_says_so_first_and_claims_no_speed() -> None:
+    one = replace(row(0.97, 0.002, "slower", stand_in=True), notes=("wiring only",))
+    text = model_report.lines([one])
+    assert text[:3] == ["note: wiring only", "", "flux (third), 72 rounds in turns on cpu"]
+    assert text[-1] == "flux: the wiring and the numerics are right, with references for the kernels"
+    assert model_report.entry(one) == "the wiring and the numerics are right, with references for the kernels"
+    assert not any(word in " ".join(text) for word in ("slower", "kept"))
+    outside = replace(one, kept=False, why="PSNR 20 dB is under the limit of 50 dB")
+    said = "flux: PSNR 20 dB is under the limit of 50 dB, with references for the kernels"
+    assert model_report.outcome(outside) == said
+
+
 def test_what_is_forbidden_or_not_wired_has_no_number() -> None:
     for one in (
         row(1.465, 0.003, "faster", forbidden='"Using diffusers backend" (line 3 of its log)'),

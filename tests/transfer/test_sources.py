@@ -37,7 +37,7 @@ def test_on_a_cpu_the_reference_of_a_gpu_task_stands_in(place: Path, tmp_path: P
     (tmp_path / "scale" / "task.toml").write_text(text.replace('device = "cpu"\n', ""))
     (patch,), (note,) = model_sources.choose(toy.loaded(place), (), None, on_cpu=True)
     assert (patch.what, patch.file) == ("reference", "reference.py")
-    assert note.startswith("no GPU here: references stand in for the kernels")
+    assert note.startswith("wiring only: no GPU here")
     (patch,), notes = model_sources.choose(toy.loaded(place), (), "now", on_cpu=True)
     assert (patch.what, patch.file, notes) == ("now", "solution.py", [])
 

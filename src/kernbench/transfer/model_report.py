@@ -15,13 +15,14 @@ OWN_OF = {ours: own for own, ours in OURS_OF.items()}
 
 
 def lines(rows: Sequence[ModelRow]) -> list[str]:
-    """The row with all tasks in full; the rows of single tasks as one table."""
+    """The row with all tasks in full; the rows of single tasks as one table. That only the wiring was checked is said
+    before the times."""
     first, *alone = rows
     text = _whole(first)
     if alone:
         text += ["", *_each(alone)]
-    notes = dict.fromkeys(note for row in rows for note in row.notes)
-    return [*text, *(f"note: {note}" for note in notes)]
+    notes = [f"note: {note}" for note in dict.fromkeys(note for row in rows for note in row.notes)]
+    return [*notes, "", *text] if first.word == "checked" else [*text, *notes]
 
 
 def _whole(row: ModelRow) -> list[str]:
@@ -55,6 +56,7 @@ def _sides(row: ModelRow) -> list[str]:
         gain, verdict = (
             ("", "") if ratio is None else (fmt.speedup(ratio), f"{render.SIGNS[ratio.verdict]} {ratio.verdict}")
         )
+        verdict = "" if row.word == "checked" else verdict
         cells.append((item.name, fmt.microseconds(item.ms), over, gain, verdict, *clocks, *whole))
         if item.problem:
             problems.append(f"{item.name}: {item.problem}")
@@ -139,7 +141,8 @@ def _each(alone: Sequence[ModelRow]) -> list[str]:
 def entry(row: ModelRow) -> str:
     """The row in an entry of its task, after the model's name."""
     before, after = step_ms(row)
-    step = f"step {fmt.microseconds(before)} -> {fmt.microseconds(after)} ms, " if before and after else ""
+    is_timed = before and after and row.word != "checked"
+    step = f"step {fmt.microseconds(before)} -> {fmt.microseconds(after)} ms, " if is_timed else ""
     return step + outcome(row).removeprefix(f"{row.model}: ")
 
 
@@ -153,6 +156,8 @@ def outcome(row: ModelRow) -> str:
     """The row in one line."""
     if row.ratio is None:
         return f"{row.model}: {row.said}; not kept"
+    if row.word == "checked":
+        return f"{row.model}: {row.why or 'the wiring and the numerics are right'}, with references for the kernels"
     parts = [f"{row.model}: {row.side} over {row.over} {fmt.speedup(row.ratio)}, {row.said}"]
     if row.word != "too small to see" and row.expected is not None and (row.side, row.over) == ("ours", "eager"):
         parts.append(f"expected {fmt.exact(row.expected)}")

@@ -39,9 +39,7 @@ def choose(
             patches.append(_patch(name, task, "now", state))
             notes.append(f"{name}: the files as they are now ({problem})")
     if what is None and any(patch.what == "reference" for patch in patches):
-        notes.append(
-            "no GPU here: references stand in for the kernels, which shows the wiring and the numerics, not the speed"
-        )
+        notes.append("wiring only: no GPU here, so references stand in for the kernels; the times mean nothing")
     return patches, notes
 
 
