@@ -8,6 +8,8 @@ from dataclasses import dataclass
 class UserError(Exception):
     """One sentence: what went wrong, where, and what to do. Shown to the user as is, never with a traceback."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True)
 class Where:

@@ -175,7 +175,7 @@ def main(argv: list[str] | None = None) -> Any:
         return cli.main(args=argv, prog_name="kernbench", standalone_mode=True)
     except UserError as problem:
         click.echo(f"kernbench: {problem}", err=True)
-        sys.exit(2)
+        sys.exit(problem.exit_code)
     except OSError as problem:
         place = f"{problem.filename}: " if problem.filename else ""
         is_gone = not place and isinstance(problem, FileNotFoundError)  # only getcwd names no file

@@ -19,8 +19,8 @@ from harness.shared.errors import UserError
 from harness.shared.model_step import ModelFile, Patch, Site
 from harness.shared.taskfile.values import TaskError
 from kernbench.cli import cli
+from kernbench.programs.searched_log import Log
 from kernbench.transfer import model_file, perf_dump
-from kernbench.transfer.command_process import Log
 from kernbench.transfer.injection import Injection, Ran
 from kernbench.transfer.model_row import ModelRow
 from kernbench.transfer.model_run import ModelRun, TransferOptions

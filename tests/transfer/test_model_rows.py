@@ -19,8 +19,8 @@ from harness.shared.model_step import (
     StepResult,
     TaskShare,
 )
+from kernbench.programs.searched_log import forbidden
 from kernbench.transfer import model_report
-from kernbench.transfer.command_process import forbidden
 from kernbench.transfer.model_row import ModelRow, decided, expected_speedup
 from kernbench.transfer.model_run import crash, line_of
 

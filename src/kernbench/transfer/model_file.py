@@ -23,6 +23,7 @@ from harness.shared.taskfile.values import (
     texts,
     toml,
 )
+from kernbench.programs.searched_log import SIGNALS
 from kernbench.task import lookup, snapshot
 from kernbench.task.lookup import ProjectError
 
@@ -35,8 +36,6 @@ KEYS = frozenset("title program dtype needs wants forbid configs limits site rew
 COMMAND_KEYS = frozenset("title command environment wants limit_s forbid configs site rewrite".split())
 """Of a model that is a command."""
 DUMP = "{dump}"
-SIGNALS = ("falling back to diffusers backend", "using diffusers backend", "loaded diffusers pipeline")
-"""Said by serving software that did not run its own model; every log is searched for them."""
 
 
 def find_model(name: str, cwd: Path | None = None) -> Path:

@@ -27,9 +27,9 @@ from harness.shared.model_step import ModelFile, Patch, StepRequest, StepResult
 from harness.shared.run_request import Environment
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import RunsFile
+from kernbench.programs.searched_log import forbidden
 from kernbench.transfer import model_entry, model_file, model_sources, perf_dump
 from kernbench.transfer.alternation import Alternation
-from kernbench.transfer.command_process import forbidden
 from kernbench.transfer.model_row import ModelRow, decided
 from kernbench.transfer.model_sources import What
 from kernbench.version import __version__
