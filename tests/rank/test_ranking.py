@@ -14,7 +14,7 @@ from kernbench.cli import cli
 from kernbench.rank import categories, chrome_trace, fast_paths, python_frames, rank_report, ranking
 from kernbench.rank.python_frames import Names
 from kernbench.rank.ranking import Ranking
-from kernbench.rank.recording import Frame
+from kernbench.rank.recording import Frame, Tensor
 from tests.rank.traces import event, launched, operator, python, write
 
 NORMS = """
@@ -31,6 +31,7 @@ class AdaNorm(torch.nn.Module):
     def forward(self, x):
         return x
 """
+CUTE = "kernel_cutlass_"
 ATTENTION_LAYER = "sglang/layers.py(4): apply_qk_norm"
 
 
@@ -102,6 +103,35 @@ def test_torch_triton_and_python_are_looked_through(name: str, is_outside: bool)
         ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", "", categories.ELEMENTWISE),
         ("triton_poi_fused_add_convolution_silu_3", "", categories.ELEMENTWISE),
         ("convert_fp8_kernel", "", categories.ELEMENTWISE),
+        ("void flashinfer::norm::RMSNormKernel<8u, __nv_bfloat16>(T2 *, T2 *, T2 *)", "", categories.ELEMENTWISE),
+        ("void flashinfer::norm::FusedAddRMSNormKernel<8u, __nv_bfloat16>", "", categories.ELEMENTWISE),
+        ("void flashinfer::activation::act_and_mul_kernel<__half, &silu>", "", categories.ELEMENTWISE),
+        ("flashinfer::BatchQKApplyRotaryPosIdsCosSinCacheKernel<...>", "", categories.ELEMENTWISE),
+        ("void flashinfer::sampling::TopPSamplingFromProbKernel<...>", "", categories.ELEMENTWISE),
+        ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<...>", "", categories.ATTENTION),
+        ("void flashinfer::PersistentVariableLengthMergeStatesKernel<...>", "", categories.ATTENTION),
+        ("void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<...>", "", categories.ATTENTION),
+        ("void vllm::reshape_and_cache_flash_kernel<...>", "", categories.COPIES),
+        (
+            f"{CUTE}kernel_flashinfernormkernelsrmsnormRMSNormKernel_object_at__tensorptrbf16",
+            "",
+            categories.ELEMENTWISE,
+        ),
+        (f"{CUTE}kernel___main__SSDKernel_object_at__CopyAtom_ThrID10_TVLayoutSrc1409601", "", categories.ELEMENTWISE),
+        (f"{CUTE}_convert_kernel_tensorptrf16gmemalign16o12561110", "", categories.ELEMENTWISE),
+        (f"{CUTE}kernel___main__PersistentDenseGemmKernel_object_at__TiledMMA_ThrLayout", "", categories.GEMM),
+        (f"{CUTE}kernel_TiledMMA_ThrLayoutVMNK11110000_PermutationMNK____MMAAtom", "", categories.GEMM),
+        (f"{CUTE}kernel_flash_attncuteflash_fwd_sm100FlashAttentionForwardSm100", "", categories.ATTENTION),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16>", "", categories.GEMM),
+        ("bmm_E4m3_E4m3E4m3_Fp32_t128x64x128u2_s6_et64x64_m64x64x32", "", categories.GEMM),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "", categories.COMMUNICATION),
+        ("ncclKernel_AllReduce_RING_LL_Sum_half(ncclDevComm*)", "c10d::allreduce_", categories.COMMUNICATION),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "", categories.COMMUNICATION),
+        ("void sglang::cross_device_reduce_1stage<__nv_bfloat16, 2>", "", categories.COMMUNICATION),
+        ("(anonymous namespace)::all_reduce_one_shot_push_kernel<__nv_bfloat16>", "", categories.COMMUNICATION),
+        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel<...>", "", categories.COMMUNICATION),
+        ("c10d::allreduce_", "c10d::allreduce_", categories.COMMUNICATION),
+        ("smallReduceKernel", "", categories.ELEMENTWISE),
     ],
 )
 def test_categories(kernel: str, inside: str, category: str) -> None:
@@ -166,6 +196,51 @@ def test_a_fast_path_ran_or_says_why_not(tmp_path: Path) -> None:
     assert ranked(tmp_path, *step).rows[0].fast_path.text == "should have run: head_dim not recorded"
     on_cpu = [python(ATTENTION_LAYER, 0, 50), operator("aten::mul", 1, 20, [9, 4, 96])]
     assert ranked(tmp_path, *on_cpu).rows[0].fast_path.text == "needs a GPU"
+    fused = [fast_path(tmp_path, width, function="sglang/layers.py(4): apply_qk_norm_rope") for width in (256, 512)]
+    assert fused == ["should have run", "should have run: head_dim 512"]
+    assert [fast_path(tmp_path, width) for width in (512, 1024, 2048)] == [
+        "should have run",
+        "should have run",
+        "should have run: head_dim 2048",
+    ]
+    assert fast_path(tmp_path, 512, kernel="void fused_qknorm_cta<...>") == "ran"
+
+
+@pytest.mark.parametrize(
+    ("site", "text"),
+    [
+        ("sglang.kernels.ops.diffusion.modulate.modulate_scale_shift_jit:modulate_scale_shift", "ran"),
+        ("sglang.kernels.ops.diffusion.norm.wan_rmsnorm_silu_triton:wan_rmsnorm_silu", "ran"),
+        ("sglang.kernels.ops.diffusion.norm.zimage_qk_rmsnorm_triton:zimage_qk_rmsnorm_native", "ran"),
+        ("sglang.kernels.ops.diffusion.rope.rope_rotate_half_bitexact:fused_rope_rotate_half_bitexact", "ran"),
+        ("sglang.kernels.ops.diffusion.sites.hunyuan_qknorm_site:try_hunyuan_qknorm", "ran"),
+        ("sgl_kernel.elementwise:rmsnorm", "ran"),
+        ("flashinfer.norm:fused_add_rmsnorm", "ran"),
+        ("sglang.kernels.ops.diffusion.common.fallback_torch:norm_infer_native", "should have run"),
+        ("sglang.kernels.ops.diffusion.common.fallback_torch:fuse_scale_shift_kernel_native", "should have run"),
+        ("sglang.kernels.ops.diffusion.norm.group_norm_silu_triton:_group_norm_silu_native", "should have run"),
+        ("sglang.kernels.ops.layernorm:RMSNorm.forward_native", "should have run"),
+        ("sglang.kernels.ops.speculative.ragged_verify_kernels:PaddedToBucket.torch", "none known"),
+        ("sglang.multimodal_gen.runtime.layers.layernorm:RMSNorm.forward_native", "should have run"),
+    ],
+)
+def test_what_a_library_of_kernels_has_is_a_fast_path_itself(site: str, text: str) -> None:
+    assert fast_paths.judge(fast_paths.load([]), site, ["k"], Tensor((2, 128), 2)).text == text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"), [("c10::BFloat16", 32768), ("c10::Half", 32768), ("float", 16384), ("double", 8192)]
+)
+def test_a_bound_in_bytes_holds_for_every_dtype(tmp_path: Path, dtype: str, most: int) -> None:
+    def text(width: int) -> str:
+        norm = operator("aten::mul", 1, 20, [9, width])
+        norm["args"]["Input type"] = [dtype]
+        step = [python("sglang/layers.py(9): rms_norm", 0, 50), norm, *launched("k", 2, 1, 60, 9)]
+        (row,) = ranked(tmp_path, *step).rows
+        assert row.fast_path.detail.endswith("at most 65536 bytes") is (width > most)
+        return row.fast_path.text
+
+    assert [text(most), text(most + 1)] == ["should have run", f"should have run: width {most + 1}"]
 
 
 def test_users_add_and_replace_fast_paths(tmp_path: Path) -> None:
@@ -175,8 +250,8 @@ def test_users_add_and_replace_fast_paths(tmp_path: Path) -> None:
     paths = fast_paths.load([own, tmp_path / "missing.toml"])
     assert [(path.name, path.project) for path in paths[:2]] == [("mine", "ours"), ("qknorm_rope", "ours")]
     assert len(paths) == len(fast_paths.load([])) + 1
-    assert fast_paths.judge(paths, "m:my_norm", ["k"], ()).text == "should have run"
-    assert fast_paths.judge(paths, "m:my_norm", ["fast_kernel"], ()).text == "ran"
+    assert fast_paths.judge(paths, "m:my_norm", ["k"], Tensor()).text == "should have run"
+    assert fast_paths.judge(paths, "m:my_norm", ["fast_kernel"], Tensor()).text == "ran"
     for wrong, says in (('ran = "("', "not a regular"), ("size = 3", "must be a table"), ("speed = 3", "unknown key")):
         own.write_text(
             table.format("mine", "x").replace('ran = "x"', "") + 'ran = "x"\n' * ("ran" not in wrong) + wrong

@@ -54,7 +54,7 @@ def test_kernels_go_to_the_innermost_function_outside_torch(tmp_path: Path) -> N
         "run.py:<module>": ["sm90_xmma_gemm_bf16", "graphed"],
     }
     first = next(iter(recording.work))
-    assert (first.operator, recording.work[first].dims) == ("aten::native_layer_norm", (2, 96))
+    assert (first.operator, recording.work[first].largest.dims) == ("aten::native_layer_norm", (2, 96))
     assert [frame.name for frame in first.frames] == ["forward", "<module>"]
     assert [origin.kernel for origin in recording.work if origin.graph] == ["graphed"]
     assert recording.on_gpu
@@ -92,7 +92,7 @@ def test_what_starts_together_is_nested_by_its_length(tmp_path: Path) -> None:
     recording = chrome_trace.read(write(tmp_path / "t.json", *step))
     assert by_function(recording) == {"a.py:f": ["aten::mul"]}
     (amount,) = recording.work.values()
-    assert (amount.us, amount.calls, amount.dims) == (8.0, 2, (2, 3))
+    assert (amount.us, amount.calls, amount.largest.dims) == (8.0, 2, (2, 3))
 
 
 def test_a_trace_without_stacks_and_shapes_says_so(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
 from kernbench.rank import python_frames
-from kernbench.rank.recording import LAUNCHED_BY_GRAPH, Frame, Origin, Recording, size
+from kernbench.rank.recording import LAUNCHED_BY_GRAPH, UNRECORDED, Frame, Origin, Recording, Tensor
 from kernbench.rank.trace_events import events
 
 PYTHON, OPERATOR = "python_function", "cpu_op"
@@ -23,6 +24,7 @@ DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 CPU_TIME = "There is no GPU in it: device time is the self time of torch's operators on the CPU."
 NO_STACKS = "It has no Python stacks: record with with_stack=True to see functions; kernels go to torch's operators."
 NO_SHAPES = "It has no shapes: whether a fast path's conditions hold is not known; record with record_shapes=True."
+ITEM_BYTES = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
 Thread = tuple[Any, Any]
 
 
@@ -34,14 +36,13 @@ class Event(NamedTuple):
     kind: str
     name: str
     correlation: Any = None
-    dims: tuple[int, ...] = ()
-    """Of the operator's largest tensor."""
+    largest: Tensor = UNRECORDED
 
 
 class Launch(NamedTuple):
     operator: str
     frames: tuple[Frame, ...]
-    dims: tuple[int, ...]
+    largest: Tensor
     graph: bool
 
 
@@ -109,7 +110,7 @@ def read(path: Path) -> Recording:
     _place(recording, device, launches)
     if PYTHON not in has:
         recording.unknown.append(NO_STACKS)
-    if not any(amount.dims for amount in recording.work.values()):
+    if not any(amount.largest.dims for amount in recording.work.values()):
         recording.unknown.append(NO_SHAPES)
     return recording
 
@@ -133,7 +134,7 @@ def _follow(recording: Recording, found: Iterable[Event], launches: dict[Any, La
             named = stack.named()
             event, own = stack.pop()
             if event.kind == OPERATOR and not recording.on_gpu:
-                recording.add(Origin(event.name, event.name, named), own, event.dims)
+                recording.add(Origin(event.name, event.name, named), own, event.largest)
                 if not stack.operators:
                     spans.append((event.start, event.end))
 
@@ -142,8 +143,8 @@ def _follow(recording: Recording, found: Iterable[Event], launches: dict[Any, La
         if event.kind in LAUNCHES:
             inner = stack.operators[-1] if stack.operators else None
             graph = event.name.startswith(LAUNCHED_BY_GRAPH)
-            dims = max((operator.dims for operator in stack.operators), key=size, default=())
-            launches[event.correlation] = Launch(inner.name if inner else "", stack.named(), dims, graph)
+            most = max((operator.largest for operator in stack.operators), key=lambda one: one.size, default=UNRECORDED)
+            launches[event.correlation] = Launch(inner.name if inner else "", stack.named(), most, graph)
         else:
             stack.push(event)
     close(float("inf"))
@@ -151,14 +152,14 @@ def _follow(recording: Recording, found: Iterable[Event], launches: dict[Any, La
 
 
 def _place(recording: Recording, device: list[tuple[Any, Event]], launches: dict[Any, Launch]) -> None:
-    nowhere = Launch("", (), (), False)
+    nowhere = Launch("", (), UNRECORDED, False)
     by_device: dict[Any, list[tuple[float, float]]] = {}
     lost = 0.0
     for place, event in device:
         launch = launches.get(event.correlation, nowhere)
         lost += 0.0 if launch is not nowhere else event.end - event.start
         origin = Origin(event.name, launch.operator, launch.frames, graph=launch.graph)
-        recording.add(origin, event.end - event.start, launch.dims)
+        recording.add(origin, event.end - event.start, launch.largest)
         by_device.setdefault(place, []).append((event.start, event.end))
     for spans in by_device.values():
         recording.cover(spans)
@@ -169,11 +170,10 @@ def _place(recording: Recording, device: list[tuple[Any, Event]], launches: dict
         recording.unknown.append(f"It does not say who launched {share} of the device time.")
 
 
-def largest(args: dict[str, Any]) -> tuple[int, ...]:
-    """The dims of an operator's largest tensor."""
-    found: tuple[int, ...] = ()
-    for dims in args.get("Input Dims") or ():
-        plain = isinstance(dims, list) and all(isinstance(extent, int) for extent in dims)
-        if plain and size(tuple(dims)) > size(found):
-            found = tuple(dims)
+def largest(args: dict[str, Any]) -> Tensor:
+    """The largest tensor that an operator got."""
+    found = UNRECORDED
+    for dims, dtype in zip_longest(args.get("Input Dims") or (), args.get("Input type") or ()):
+        if isinstance(dims, list) and all(isinstance(extent, int) for extent in dims):
+            found = max(found, Tensor(tuple(dims), ITEM_BYTES.get(str(dtype), 1)), key=lambda tensor: tensor.size)
     return found

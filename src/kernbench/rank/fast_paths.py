@@ -10,11 +10,12 @@ from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.taskfile.values import TaskError, count, known_keys, tables, text, toml
+from kernbench.rank.recording import Tensor
 
 FILE = "fast_paths.toml"
 SHIPPED = Path(__file__).with_name(FILE)
 KEYS = frozenset(("name", "project", "entry", "wired", "functions", "ran", "size"))
-SIZE_KEYS = frozenset(("name", "one_of", "multiple_of", "at_most"))
+SIZE_KEYS = frozenset(("name", "one_of", "multiple_of", "at_most", "at_most_bytes"))
 MOST = 1 << 31
 RAN, SHOULD, NEEDS_GPU, NONE = "ran", "should have run", "needs a GPU", "none known"
 
@@ -27,14 +28,17 @@ class Size:
     one_of: tuple[int, ...] = ()
     multiple_of: int = 1
     at_most: int = MOST
+    at_most_bytes: int = MOST
 
-    def holds(self, extent: int) -> bool:
-        return (not self.one_of or extent in self.one_of) and extent % self.multiple_of == 0 and extent <= self.at_most
+    def holds(self, extent: int, item_bytes: int) -> bool:
+        fits = extent <= self.at_most and extent * item_bytes <= self.at_most_bytes
+        return fits and extent % self.multiple_of == 0 and (not self.one_of or extent in self.one_of)
 
     def __str__(self) -> str:
         parts = [f"one of {fmt.joined([str(one) for one in self.one_of], 'or')}"] if self.one_of else []
         parts += [f"a multiple of {self.multiple_of}"] if self.multiple_of > 1 else []
         parts += [f"at most {self.at_most}"] if self.at_most < MOST else []
+        parts += [f"at most {self.at_most_bytes} bytes"] if self.at_most_bytes < MOST else []
         return fmt.joined(parts)
 
 
@@ -102,13 +106,14 @@ def _size(file: Path, value: Any) -> Size | None:
         tuple(count(file, "path.size.one_of", one, MOST) for one in choices),
         count(file, "path.size.multiple_of", value.get("multiple_of", 1), MOST),
         count(file, "path.size.at_most", value.get("at_most", MOST), MOST),
+        count(file, "path.size.at_most_bytes", value.get("at_most_bytes", MOST), MOST),
     )
 
 
 def judge(
-    paths: Sequence[FastPath], site: str, kernels: Collection[str], dims: tuple[int, ...], on_gpu: bool = True
+    paths: Sequence[FastPath], site: str, kernels: Collection[str], largest: Tensor, on_gpu: bool = True
 ) -> Verdict:
-    """About a function, its kernels and the dims of its largest tensor."""
+    """About a function, its kernels and its largest tensor."""
     for path in paths:
         if any(path.ran.search(name) for name in (site, *kernels)):
             return Verdict(RAN, path.name, f"{path.project}: {path.entry}")
@@ -119,7 +124,8 @@ def judge(
         if not on_gpu:
             return Verdict(NEEDS_GPU, path.name, detail)
         word = SHOULD if path.wired.search(site) else f"only in {path.project}"
-        if path.size is None or (dims and path.size.holds(dims[-1])):
+        dims = largest.dims
+        if path.size is None or (dims and path.size.holds(dims[-1], largest.item_bytes)):
             return Verdict(word, path.name, detail)
         extent = str(dims[-1]) if dims else "not recorded"
         return Verdict(

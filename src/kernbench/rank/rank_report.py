@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.shared import format as fmt
-from kernbench.rank.categories import IDLE
+from kernbench.rank.categories import IDLE, NOT_OFFERED
 from kernbench.rank.ranking import LEAST_SHARE, FunctionRow, Ranking
 from kernbench.report import columns
 
@@ -58,8 +58,8 @@ def _commands(ranking: Ranking) -> list[str]:
     if not any(row.place for row in ranking.rows):
         return ["", "Candidates are Python functions, and this recording has none."]
     if not ranking.candidates:
-        return ["", f"No function has {least} or more that is not attention, GEMM or convolution."]
-    found = ["", f"Candidates, {least} or more that is not attention, GEMM or convolution:"]
+        return ["", f"No function has {least} or more that is not {fmt.joined(NOT_OFFERED, 'or')}."]
+    found = ["", f"Candidates, {least} or more that is not {fmt.joined(NOT_OFFERED, 'or')}:"]
     for row in ranking.candidates:
         found += ["", *_candidate(row)]
     return found

@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
 
 LAUNCHED_BY_GRAPH = "cudaGraphLaunch"
+
+
+class Tensor(NamedTuple):
+    """The largest one that an operator got."""
+
+    dims: tuple[int, ...] = ()
+    item_bytes: int = 1
+
+    @property
+    def size(self) -> int:
+        return prod(self.dims) if self.dims else 0
+
+
+UNRECORDED = Tensor()
 
 
 @dataclass(frozen=True)
@@ -41,8 +57,7 @@ class Origin:
 class Amount:
     us: float = 0.0
     calls: int = 0
-    dims: tuple[int, ...] = ()
-    """Of the largest tensor that the operators got."""
+    largest: Tensor = UNRECORDED
 
 
 @dataclass
@@ -65,12 +80,11 @@ class Recording:
     def idle_us(self) -> float:
         return max(self.window_us - self.busy_us, 0.0)
 
-    def add(self, origin: Origin, us: float, dims: tuple[int, ...] = (), calls: int = 1) -> None:
+    def add(self, origin: Origin, us: float, largest: Tensor = UNRECORDED, calls: int = 1) -> None:
         amount = self.work.setdefault(origin, Amount())
         amount.us += us
         amount.calls += calls
-        if size(dims) > size(amount.dims):
-            amount.dims = dims
+        amount.largest = max(amount.largest, largest, key=lambda tensor: tensor.size)
 
     def cover(self, spans: Iterable[tuple[float, float]]) -> None:
         """Count the time that these spans of one device cover together, and the time from the first to the last."""
@@ -86,14 +100,7 @@ class Recording:
     def merge(self, other: Recording) -> None:
         """Another process of the same command."""
         for origin, amount in other.work.items():
-            self.add(origin, amount.us, amount.dims, amount.calls)
+            self.add(origin, amount.us, amount.largest, amount.calls)
         self.window_us += other.window_us
         self.busy_us += other.busy_us
         self.unknown += [line for line in other.unknown if line not in self.unknown]
-
-
-def size(dims: tuple[int, ...]) -> int:
-    total = 1
-    for extent in dims:
-        total *= extent
-    return total if dims else 0
