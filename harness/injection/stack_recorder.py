@@ -1,13 +1,15 @@
 """Runs torch.profiler with stacks inside one process of a ranked command, and writes its trace.
 
-Recording starts with the first call of a torch.nn.Module, in the thread that makes it, and ends with a call after
-`for_s` seconds, when memory has grown too far, or when the process exits. Nothing that goes wrong here reaches the
+Recording starts with the first call of a torch.nn.Module, in the thread that makes it. It ends after `for_s` seconds or
+when it takes too much memory, with the next call of a module or, soon after, between two steps of the main thread's
+Python; at the latest when the process exits. Nothing that goes wrong here reaches the
 program: it is written to the process's JSON file, which says how far the recording came.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
 import sys
@@ -20,9 +22,11 @@ from typing import Any
 
 from .import_hook import after_import
 
-POLL_S = 0.25
-MOST_GROWTH = 2 << 30
-"""Bytes by which the process may grow while it is recorded; a Python call takes a few hundred."""
+POLL_S = 0.1
+MOST_GROWTH = 200 << 20
+"""Bytes that a recording may take: in the end torch.profiler makes six times as much of them, and keeps it."""
+JUMP = 16 << 20
+"""Bytes per POLL_S: no recording grows as fast, so the program's own tensors came or went."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Recorder:
         self._note = ""
         self._main = ""
         """The script; Python has forgotten it when the process exits."""
+        self._interruption = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._interrupted)
 
     def arm(self) -> None:
         self._say("imported")
@@ -87,14 +92,22 @@ class Recorder:
         threading.Thread(target=self._watch, name="kernbench-rank", daemon=True).start()
 
     def _watch(self) -> None:
-        """Waits for the end of the recording; the next call of a module then stops it, in the profiled thread."""
-        until, resident = time.monotonic() + self._settings.for_s, resident_bytes()
+        """Waits for the end of the recording; the profiled thread has to stop it."""
+        until, resident, grown = time.monotonic() + self._settings.for_s, resident_bytes(), 0
         while time.monotonic() < until and not self._ended.wait(POLL_S):
-            if resident_bytes() - resident > MOST_GROWTH:
-                self._note = f"stopped early: the process had grown by {MOST_GROWTH >> 30} GB"
+            before, resident = resident, resident_bytes()
+            grown += resident - before if abs(resident - before) < JUMP else 0
+            if grown > MOST_GROWTH:
+                self._note = f"stopped early: its recording took {MOST_GROWTH >> 20} MB"
                 break
         if not self._ended.is_set():
             self._listen(self._after_time)
+        if not self._ended.wait(POLL_S) and self._thread == threading.main_thread().ident:
+            ctypes.pythonapi.Py_AddPendingCall(self._interruption, None)
+
+    def _interrupted(self, _argument: Any) -> int:
+        self._after_time(None, None)
+        return 0
 
     def _after_time(self, _module: Any, _inputs: Any) -> None:
         if threading.get_ident() == self._thread and not self._ended.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness.injection import stack_recorder
 from harness.injection.stack_recorder import Recorder, Settings
 from harness.shared.errors import UserError
 from kernbench.rank import recorded_command
@@ -102,6 +104,53 @@ def test_the_script_is_known_when_the_process_exits(tmp_path: Path, monkeypatch:
     recorder._say("written")
     (state,) = recorded_command.states(tmp_path)
     assert (state["state"], state["main"]) == ("written", "/x/run.py")
+
+
+PLAIN = """
+import sys, time
+import torch
+torch.set_num_threads(1)
+from gates import gated
+
+until = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < until:
+    gated(torch.ones(64))
+"""
+GATES = "def gated(x):\n    return x.sigmoid() * x\n"
+
+
+def test_a_program_without_modules_runs_again_and_its_recording_ends_in_time(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN)
+    (tmp_path / "gates.py").write_text(GATES)
+    done = rank(tmp_path, "--json", "--for", "300ms", "--", sys.executable, "plain.py", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert "gates:gated" in {json.loads(line).get("function") for line in done.stdout.splitlines()}
+    again = "kernbench: the command called no torch.nn.Module; running it again with --whole"
+    assert done.stderr.splitlines().count(again) == 1
+    endless = ("--whole", "--for", "300ms", "--stop", "--", sys.executable, "plain.py", "600")
+    assert rank(tmp_path, *endless).returncode == 0
+
+
+def test_after_a_wait_that_no_module_ended_there_is_nothing_to_run_again(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN)
+    (tmp_path / "gates.py").write_text(GATES)
+    done = rank(tmp_path, "--skip", "1s", "--", sys.executable, "plain.py", "0")
+    assert (done.returncode, done.stderr) == (2, f"kernbench: {recorded_command.NO_MODULE}\n")
+
+
+@pytest.mark.parametrize(("step_mb", "note"), [(15, "stopped early: its recording took 200 MB"), (400, "")])
+def test_a_recording_that_takes_too_much_memory_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_mb: int, note: str
+) -> None:
+    """What comes at once is the program's own."""
+    looks = iter(range(0, step_mb * 40, step_mb))
+    monkeypatch.setattr(stack_recorder, "POLL_S", 0.0)
+    monkeypatch.setattr(stack_recorder, "resident_bytes", lambda: next(looks) << 20)
+    recorder = Recorder(Settings(str(tmp_path), 60.0, 0.0, True))
+    monkeypatch.setattr(recorder, "_listen", lambda hook: None)
+    with contextlib.suppress(StopIteration):
+        recorder._watch()
+    assert recorder._note == note
 
 
 def states(folder: Path, *said: dict[str, Any]) -> Path:

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class RecordOptions:
 async def record(
     command: Sequence[str], options: RecordOptions, echo: Callable[[bytes], None]
 ) -> tuple[Recording, Names]:
+    """Runs the command again if it called no module, this time from the import of torch on."""
     folder = Path(tempfile.mkdtemp(prefix="kernbench-rank-"))
     given = {"for_s": options.for_s, "skip_s": options.skip_s, "whole": options.whole}
     try:
@@ -52,9 +53,12 @@ async def record(
         injected.write(inside, RECORDER, {"folder": str(out), **given})
         variables = injected.variables(inside, os.environ)
         code = await echoed_run.run(command, variables, echo, lambda: options.stop and _is_written(out))
-        return collected(out, command, code)
+        if code or options.whole or options.skip_s or {state["state"] for state in states(out)} != {"imported"}:
+            return collected(out, command, code)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    echo(b"kernbench: the command called no torch.nn.Module; running it again with --whole\n")
+    return await record(command, replace(options, whole=True), echo)
 
 
 def _is_written(folder: Path) -> bool:
