@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from ..injection.import_hook import after_import  # noqa: TID252 - the package has another name inside a program
-from .recorder import Recorder
+from .recorder import Recorder, schema_of
 
 EVERY_S = 1.0
 
@@ -138,7 +138,7 @@ def _patch(report: Report, module: ModuleType, site: str) -> None:
     if isinstance(kept, type):
         report.problems[site] = f"it is a class; name a method, such as {site}.forward"
         return
-    if not hasattr(function, "__code__") and not hasattr(function, "__wrapped__"):
+    if not hasattr(function, "__code__") and not hasattr(function, "__wrapped__") and schema_of(function) is None:
         report.problems[site] = f"it is a {type(function).__name__}, not a Python function"
         return
     recorder = Recorder(site, function, isinstance(kept, classmethod), report.changed)

@@ -78,7 +78,7 @@ class Recorder:
 
     def __init__(self, site: str, original: Callable[..., Any], drop_first: bool, changed: Callable[[], None]) -> None:
         self.site, self._original, self._drop_first, self._changed = site, original, drop_first, changed
-        self._signature = inspect.signature(original)
+        self._signature = signature(original)
         self._lock = threading.RLock()
         self._inside = threading.local()
         self._keys: dict[int, tuple[Any, str]] = {}
@@ -105,6 +105,9 @@ class Recorder:
             finally:
                 self._inside.busy = False
 
+        for name in dir(original):  # an operator's overloads and methods; functions have none
+            if not name.startswith("_"):
+                setattr(call, name, getattr(original, name))
         return call
 
     def _record(self, torch: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -223,6 +226,31 @@ class Recorder:
                     same.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), []).append(path)
         several = [[names for names in groups.values() if len(names) > 1] for groups in (shared, same)]
         return Form(described, aliases=several[0], same=several[1])
+
+
+def signature(original: Callable[..., Any]) -> inspect.Signature:
+    """Of a function, or an operator's by its schema."""
+    schema = schema_of(original)
+    if schema is None:
+        return inspect.signature(original)
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                item.name,
+                kinds[item.kwarg_only],
+                default=item.default_value if item.has_default_value() else inspect.Parameter.empty,
+            )
+            for item in schema.arguments
+        ]
+    )
+
+
+def schema_of(original: Any) -> Any:
+    """Of an operator: torch.ops.LIBRARY.NAME, one of its overloads, or what torch.library.custom_op makes."""
+    for name in ("_opoverload", "default"):
+        original = getattr(original, name, original)
+    return getattr(original, "_schema", None)
 
 
 def _version(tensor: Any) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.capture.captured import Captured
 from harness.shared import taskfile
 from kernbench.capture import candidates
 from kernbench.cli import cli
@@ -113,6 +114,43 @@ def test_spawned_processes_count_and_an_existing_sitecustomize_runs(
     task, evidence = load(tmp_path / "gate")
     assert (task.cases[0].known["calls"], evidence["folder"]) == (5, str(tmp_path))
     assert len(evidence["python"]) == 1
+
+
+OPERATORS = """
+import torch
+
+def fused_raw(x: torch.Tensor, scale: torch.Tensor, eps: float = 0.5) -> torch.Tensor:
+    return x * scale + eps
+
+library = torch.library.Library("kb_captured", "FRAGMENT")
+library.define("fused" + torch.library.infer_schema(fused_raw, mutates_args=[]))
+library.impl("fused", fused_raw, "CPU")
+fused = torch.ops.kb_captured.fused
+"""
+CALLS = """
+import kb_operators, torch
+for _ in range(3):
+    kb_operators.fused(torch.ones(8, 64), scale=torch.ones(64))
+assert kb_operators.fused.default is torch.ops.kb_captured.fused.default
+assert kb_operators.fused.overloads() == ["default"]
+"""
+
+
+def test_an_operator_is_captured_by_its_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And stays an operator for the rest of the program."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kb_operators.py").write_text(OPERATORS)
+    (tmp_path / "step.py").write_text(CALLS)
+    done = capture("--site", "kb_operators:fused", "--new", "made", "--", sys.executable, "step.py")
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    task, evidence = load(tmp_path / "made")
+    (form,) = evidence["forms"].values()
+    assert [item["name"] for item in form["arguments"]] == ["x", "scale", "eps"]
+    assert form["arguments"][2]["value"] == {"kind": "plain", "value": 0.5}
+    assert "return captured.original(x=x, scale=scale, eps=eps)" in (tmp_path / "made" / "solution.py").read_text()
+    captured = Captured("capture.json", {"__file__": str(tmp_path / "made" / "reference.py")})
+    inputs = captured.make_inputs(task.cases[0].axes, 0, "cpu")
+    assert captured.original(**inputs).shape == (8, 64)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from harness.capture.captured import Captured
-from harness.capture.recorder import MOST_FORMS, Recorder
+from harness.capture.recorder import MOST_FORMS, Recorder, signature
 from harness.injection import import_hook
 from kernbench.capture import captured_task
 from kernbench.capture.command_run import Recorded, SiteRecord
@@ -101,6 +101,17 @@ def test_calls_of_one_form_are_one_case_with_their_count(layers: ModuleType, tmp
         "def made(x, factor):\n    return captured.original(x=x, factor=factor)"
         in (tmp_path / "made" / "reference.py").read_text()
     )
+
+
+def test_what_custom_op_makes_has_the_signature_of_its_schema() -> None:
+    def turned(x, *, by=2): ...  # type: ignore[no-untyped-def]
+
+    turned.__annotations__ = {"x": torch.Tensor, "by": int, "return": None}
+    made = torch.library.custom_op("kb_signature::turned", turned, mutates_args=("x",))
+    assert str(signature(made)) == "(x, *, by=2)"
+    assert str(signature(torch.ops.aten.mul.Tensor)) == "(self, other)"
+    assert str(signature(torch.ops.aten.relu)) == "(self)"
+    assert str(signature(turned)) == "(x: torch.Tensor, *, by: int = 2) -> None"
 
 
 def test_inputs_have_the_recorded_form_and_range(layers: ModuleType, tmp_path: Path) -> None:
