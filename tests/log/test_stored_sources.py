@@ -399,10 +399,24 @@ def test_a_repository_that_is_not_fit_names_each_fault_and_its_fix(tree: Path) -
     assert "no branch is checked out" in kernbench("doctor", "--repo", str(tree)).stdout
 
 
-def test_what_is_no_repository_is_one_line(tmp_path: Path) -> None:
-    result = kernbench("doctor", "--repo", str(tmp_path))
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("..", ".. is not in a git repository"),
+        ("../plain", "../plain is not in a git repository"),
+        ("../missing", "../missing does not exist"),
+        ("missing", "missing does not exist"),
+        ("../clone/../missing", "../clone/../missing does not exist"),
+    ],
+)
+def test_what_is_no_repository_is_one_line(tree: Path, monkeypatch: pytest.MonkeyPatch, path: str, says: str) -> None:
+    """Even if the current folder is in one."""
+    (tree.parent / "plain").mkdir()
+    monkeypatch.chdir(tree)
+    result = kernbench("doctor", "--repo", path)
     assert result.exit_code == 1
-    assert "is not in a git repository" in result.stdout
+    assert result.stdout.splitlines()[0].split() == ["NO", "repository", *says.split()]
+    assert "ok" not in result.stdout.split()
 
 
 def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tree: Path) -> None:

@@ -17,10 +17,11 @@ from kernbench.task.lookup import repository_root
 
 def checks(path: Path) -> list[Check]:
     """Checks of the repository that contains `path`; every check is ok or names its fix."""
-    place = path.absolute()
-    root = repository_root(place)
+    if not path.exists():
+        return [Check("repository", False, f"{path} does not exist", "Check the path.")]
+    root = repository_root(path.resolve())
     if root is None:
-        fix = "Give a folder inside a git repository." if place.exists() else "Check the path."
+        fix = "Give a folder inside a git repository."
         return [Check("repository", False, f"{path} is not in a git repository", fix)]
     git = Git(root)
     if git.ask("rev-parse", "--git-dir") is None:
