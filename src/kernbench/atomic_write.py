@@ -3,7 +3,8 @@
     with written_aside(path, data) as move:
         move()
 
-Links are followed and the file's mode is kept. An OSError names the target, not the temporary file.
+Links are followed. The file's mode is kept, and its owner as far as this user may. An OSError names
+the target, not the temporary file.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def _write(scratch: Path, data: bytes, target: Path, durable: bool) -> None:
             if durable:
                 os.fsync(file.fileno())
         with contextlib.suppress(FileNotFoundError):
-            scratch.chmod(target.stat().st_mode & 0o7777)
+            before = target.stat()
+            with contextlib.suppress(PermissionError):
+                os.chown(scratch, before.st_uid, before.st_gid)
+            scratch.chmod(before.st_mode & 0o7777)
 
 
 def _move(scratch: Path, target: Path) -> None:

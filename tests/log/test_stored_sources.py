@@ -363,7 +363,7 @@ def tree(tmp_path: Path) -> Path:
     origin, clone = tmp_path / "origin", tmp_path / "clone"
     origin.mkdir()
     git(origin, "init", "-q", "-b", "trunk")
-    (origin / "norm.py").write_text("old = 1\n")
+    (origin / "norm.py").write_text("_old = 1\n")
     git(origin, "add", ".")
     git(origin, "commit", "-qm", "one")
     git(tmp_path, "clone", "-q", str(origin), str(clone))
@@ -426,7 +426,7 @@ def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tr
     best = stored_sources.summary_of(task, journal, "best")
     result = kernbench("port", task.folder, "--to", str(target))
     assert result.exit_code == 0
-    assert "-old = 1" in result.stdout
+    assert "-_old = 1" in result.stdout
     assert f"+++ {best.iteration}/solution.py" in result.stdout
     assert target.read_text() == source_text(best.iteration or 0)
     assert target.stat().st_mode & 0o777 == 0o755
@@ -438,7 +438,7 @@ def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: P
     best = stored_sources.summary_of(task, journal, "best")
     alone = kernbench("port", task.folder, "--to", str(target), "--force")
     assert "not written" not in alone.stderr
-    target.write_text("old = 1\n")
+    target.write_text("_old = 1\n")
     (journal.state / "sources" / best.source / "solution.cu").write_text("// a kernel\n")
     result = kernbench("port", task.folder, "--to", str(target), "--force")
     assert "kernbench: not ported: solution.cu; the speedup may depend on" in result.stderr
@@ -451,9 +451,9 @@ def test_port_shows_and_does_not_write_where_something_is_not_committed(task: Ta
     assert result.exit_code == 1
     assert "+def rms_norm" in result.stdout
     assert "is not clean (1 not committed: other.py); commit first, or use --force" in result.stderr
-    assert target.read_text() == "old = 1\n"
+    assert target.read_text() == "_old = 1\n"
     assert kernbench("port", task.folder, "--to", str(target), "--force").exit_code == 0
-    assert target.read_text() != "old = 1\n"
+    assert target.read_text() != "_old = 1\n"
 
 
 def test_port_does_not_follow_a_link_out_of_the_repository(task: Task, tree: Path, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -110,6 +112,58 @@ def test_a_new_file_that_breaks_something_is_removed_again(port: Callable[..., R
     assert not target.exists()
 
 
+def test_a_module_that_cannot_be_imported_any_more_is_put_back(
+    port: Callable[..., Result], folder: Path, target: Path
+) -> None:
+    """As part of its package, with its mode."""
+    (target.parent / "__init__.py").write_text("")
+    (target.parent / "near.py").write_text("here = 1\n")
+    target.write_text("from . import near\n\n\ndef toy(): ...\n")
+    (source,) = (folder / ".kernbench" / "sources").iterdir()
+    (source / "solution.py").write_text("import portable\n\n\ndef toy(): ...\n")
+    (source / "portable.py").write_text("")
+    result = port("--force")
+    assert result.exit_code == 1
+    why = "put back, because its import exits with 1, before the port with 0: ModuleNotFoundError: No module named"
+    assert f"kernbench: {why} 'portable'" in result.stderr
+    assert "wrote" not in result.stderr
+    assert target.read_text().startswith("from . import near\n")
+    assert target.stat().st_mode & 0o777 == 0o755
+    assert sorted(path.name for path in target.parent.iterdir()) == ["__init__.py", "near.py", "norm.py"]
+    target.unlink()
+    assert port("--force").exit_code == 1  # in its own folder the source can be imported
+    assert not target.exists()
+    target.write_text("import sgl_kernel_of_another_machine\n")
+    result = port("--force")
+    assert result.exit_code == 0
+    reason = "ModuleNotFoundError: No module named 'sgl_kernel_of_another_machine'"
+    assert f"kernbench: its import checks nothing: without the port it fails, too: {reason}" in result.stderr
+    assert "import portable" in target.read_text()
+
+
+def test_names_that_other_code_may_import_are_not_lost(port: Callable[..., Result], target: Path) -> None:
+    target.write_text(
+        "import os\nfrom sys import path\n\n_inner = 1\nfused = print\ntry:\n    import json\n"
+        "except ImportError:\n    json = None\nif os:\n    def toy(): ...\nclass Gate: ...\n"
+    )
+    before = target.read_bytes()
+    result = port()
+    assert result.exit_code == 1
+    why = "norm.py would lose Gate and fused, which other code may import; use --force to drop them"
+    assert f"kernbench: not written: {why}" in result.stderr
+    assert target.read_bytes() == before
+    assert port("--force").exit_code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_the_owner_stays(port: Callable[..., Result], target: Path) -> None:
+    os.chown(target, 1234, 1235)
+    assert port("--force", "--check", "grep -q old norm.py").exit_code == 1
+    assert (target.stat().st_uid, target.stat().st_gid) == (1234, 1235)
+    assert port("--force").exit_code == 0
+    assert (target.stat().st_uid, target.stat().st_gid) == (1234, 1235)
+
+
 def test_an_error_that_a_program_prints_breaks_nothing(port: Callable[..., Result], target: Path) -> None:
     assert port("--force", "--check", "grep -q old norm.py || echo ERROR 12:03:11 retry").exit_code == 0
     assert "TIME_US = 50.0" in target.read_text()
@@ -128,10 +182,17 @@ def test_what_is_edited_while_the_first_tests_run_stays(port: Callable[..., Resu
 
 
 def test_a_file_that_was_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "new.py").write_text("new\n")
+    (tmp_path / "new.py").write_text("new = 1\n")
     plan = Port(tmp_path / "new.py", "1/new.py", tmp_path / "target.py", tmp_path)
-    with pytest.raises(PortError, match="was changed since it was written, and stays as it is"):
-        port_check.write_checked(plan, "test ! -e target.py || { echo mine > target.py; exit 1; }", lambda said: None)
+    command = "grep -q old target.py || { echo mine > target.py; exit 1; }"
+    (tmp_path / "target.py").write_text("old = 2\n")
+    outcome = port_check.write_checked(plan, command, lambda said: None)
+    found = re.fullmatch(
+        r".*target\.py was changed .*, and stays as it is; its old contents are in (\S+), though .*", outcome
+    )
+    assert found, outcome
+    assert Path(found[1]).read_text() == "old = 2\n"
+    Path(found[1]).unlink()
     assert (tmp_path / "target.py").read_text() == "mine\n"
 
 

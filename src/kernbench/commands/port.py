@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 )
 @click.option("--file", "name", metavar="NAME", help="Source file to port, if several fit.")
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
-@click.option("--force", is_flag=True, help="Write even if the repository is not clean.")
+@click.option("--force", is_flag=True, help="Write even if the repository is not clean, or names are lost.")
 @click.option("--anyway", is_flag=True, help="Write even if a model does not keep this source.")
 @click.option(
     "--check", metavar="COMMAND", help="Run these tests there before and after; put the file back if one breaks."
 )
 @click.option("--verify", is_flag=True, help="Write nothing: time the file there against the source.")
 @click.option("--device", metavar="D", help="For --verify: cpu, cuda:N or idle.")
-@click.option("--python", metavar="P", help="For --verify: Python interpreter that has torch, if not this one.")
+@click.option("--python", metavar="P", help="Python that can import the file, if not this one.")
 @state_option
 def port(
     task: str | None,
@@ -61,8 +61,9 @@ def port(
 ) -> None:
     """Copy the best solution into a file in your project.
 
-    Shows the difference first. Writes only if the file's repository is clean or --force is given, if every model that
-    ran this source keeps it or --anyway is given, and if no test of --check breaks; otherwise exits with 1.
+    Shows the difference first. Writes only if the file's repository is clean and no name in the file is lost or --force
+    is given, if every model that ran this source keeps it or --anyway is given, and if the file can still be imported
+    and no test of --check breaks; otherwise exits with 1.
 
     \b
     kernbench port rms_norm --to ../sglang/path/norm.py --check 'pytest test/test_norm.py'
@@ -81,11 +82,18 @@ def port(
     if not lines and plan.old == plan.new:
         click.echo(f"{target} is already the same as {plan.name}", err=True)
         return
-    sys.exit(_write(loaded, journal, plan, dry_run, force, anyway, check))
+    sys.exit(_write(loaded, journal, plan, dry_run, force, anyway, check, python))
 
 
 def _write(
-    task: Task, journal: Journal, plan: Port, dry_run: bool, force: bool, anyway: bool, check: str | None
+    task: Task,
+    journal: Journal,
+    plan: Port,
+    dry_run: bool,
+    force: bool,
+    anyway: bool,
+    check: str | None,
+    python: str | None,
 ) -> int:
     from kernbench.upstream import model_gate, port_check
     from kernbench.upstream import port as porting
@@ -97,14 +105,12 @@ def _write(
         if said.obstacle:
             _tell(f"it would not be written: {said.obstacle}")
         return 0
-    obstacle = ("" if anyway else said.obstacle) or ("" if force else porting.obstacle(plan.target))
+    obstacle = ("" if anyway else said.obstacle) or ("" if force else porting.obstacle(plan))
     if obstacle:
         _tell(f"not written: {obstacle}")
         return WRONG
-    if check is None:
-        porting.write(plan)
-    elif broke := port_check.write_checked(plan, check, _tell):
-        _tell(f"put back, because {broke}")
+    if undone := port_check.write_checked(plan, check, _tell, python):
+        _tell(undone)
         return WRONG
     if said.refused:
         said.overrule(journal.state, "port", plan.target.name)

@@ -124,10 +124,9 @@ def judge(
         if not on_gpu:
             return Verdict(NEEDS_GPU, path.name, detail)
         word = SHOULD if path.wired.search(site) else f"only in {path.project}"
-        dims = largest.dims
-        if path.size is None or (dims and path.size.holds(dims[-1], largest.item_bytes)):
+        if path.size is None or (largest.dims and path.size.holds(largest.dims[-1], largest.item_bytes)):
             return Verdict(word, path.name, detail)
-        extent = str(dims[-1]) if dims else "not recorded"
+        extent = str(largest.dims[-1]) if largest.dims else "not recorded"
         return Verdict(
             f"{word}: {path.size.name} {extent}", path.name, f"{detail}; {path.size.name} has to be {path.size}"
         )

@@ -13,7 +13,7 @@ from kernbench.rank import fast_paths
 from kernbench.rank.categories import CATEGORIES, NOT_OFFERED, category
 from kernbench.rank.fast_paths import FastPath, Verdict
 from kernbench.rank.python_frames import Name, Names
-from kernbench.rank.recording import UNRECORDED, Amount, Origin, Recording, Tensor
+from kernbench.rank.recording import Amount, Origin, Recording, Tensor
 
 LEAST_SHARE = 0.01
 """Of the device time, from which a function is a candidate."""
@@ -37,7 +37,8 @@ class FunctionRow:
     categories: dict[str, float] = field(default_factory=dict)
     """Microseconds of each."""
     kernels: dict[str, float] = field(default_factory=dict)
-    largest: Tensor = UNRECORDED
+    dims: tuple[int, ...] = ()
+    item_bytes: int = 1
     fast_path: Verdict = field(default_factory=Verdict)
     site: str = ""
     problem: str = ""
@@ -50,11 +51,6 @@ class FunctionRow:
     @property
     def is_candidate(self) -> bool:
         return bool(self.site or self.problem) and self.open_share >= LEAST_SHARE
-
-    def line(self) -> dict[str, Any]:
-        """As JSON."""
-        known = {**asdict(self), **self.largest._asdict(), "event": "function", "candidate": self.is_candidate}
-        return {key: value for key, value in known.items() if key != "largest"}
 
 
 @dataclass
@@ -76,8 +72,9 @@ class Ranking:
 
     def lines(self) -> list[dict[str, Any]]:
         """As JSON: the whole, then every function."""
-        whole = {"event": "rank", **asdict(self)}
-        return [{key: value for key, value in whole.items() if key != "rows"}, *(row.line() for row in self.rows)]
+        whole = {"event": "rank", **{key: value for key, value in asdict(self).items() if key != "rows"}}
+        rows = [{"event": "function", **asdict(row), "candidate": row.is_candidate} for row in self.rows]
+        return [whole, *rows]
 
 
 def rank(recording: Recording, names: Names, paths: Sequence[FastPath], command: Sequence[str]) -> Ranking:
@@ -100,7 +97,9 @@ def rank(recording: Recording, names: Names, paths: Sequence[FastPath], command:
         kept = sum(us for kind, us in row.categories.items() if kind not in NOT_OFFERED)
         row.open_share = kept / total if total else 0.0
         row.caller = callers[row.function].most_common(1)[0][0] if row.function in callers else ""
-        row.fast_path = fast_paths.judge(paths, row.function, row.kernels, row.largest, recording.on_gpu)
+        row.fast_path = fast_paths.judge(
+            paths, row.function, row.kernels, Tensor(row.dims, row.item_bytes), recording.on_gpu
+        )
     ordered = sorted(rows.values(), key=lambda row: -row.us)
     ranking = Ranking(
         source=recording.source,
@@ -132,7 +131,8 @@ def _add(row: FunctionRow, origin: Origin, amount: Amount, kind: str) -> None:
     row.categories[kind] = row.categories.get(kind, 0.0) + amount.us
     row.kernels[origin.kernel] = row.kernels.get(origin.kernel, 0.0) + amount.us
     if kind not in NOT_OFFERED:
-        row.largest = max(row.largest, amount.largest, key=lambda tensor: tensor.size)
+        largest = max(Tensor(row.dims, row.item_bytes), amount.largest, key=lambda tensor: tensor.size)
+        row.dims, row.item_bytes = largest
 
 
 def _offer(candidates: Sequence[FunctionRow], command: Sequence[str]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import symtable
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
 from harness.shared.regular_file import read_bytes
 from harness.shared.task import Task
@@ -73,15 +76,28 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
     return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, point.folder, digest, others)
 
 
-def obstacle(target: Path) -> str | None:
-    """Why nothing should be written there now, and what to do; None if the repository is clean."""
-    root, anyway = repository_root(target.absolute().parent), "use --force to write it anyway"
+def obstacle(port: Port) -> str | None:
+    """Why nothing should be written there now, and what to do; None if no name is lost and the repository is clean."""
+    target = port.target
+    if target.suffix == ".py" and (lost := sorted(_public(port.old) - _public(port.new))):
+        return f"{target.name} would lose {fmt.joined(lost)}, which other code may import; use --force to drop them"
+    root, anyway = repository_root(target.parent.resolve()), "use --force to write it anyway"
     if root is None:
         return f"{target} is not in a git repository, so git cannot undo the change; {anyway}"
     if not target.resolve().is_relative_to(root.resolve()):
         return f"{target} is a link to {target.resolve()}, which is not in the repository; {anyway}"
     check = repository.cleanliness(Git(root))
     return None if check.ok else f"{root} is not clean ({check.says}); commit first, or use --force"
+
+
+def _public(code: bytes | None) -> set[str]:
+    """What a module defines at its top level without a leading underscore."""
+    try:
+        symbols = symtable.symtable((code or b"").decode("utf-8-sig", "replace"), "", "exec").get_symbols()
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    names = {symbol.get_name() for symbol in symbols if symbol.is_assigned() and not symbol.is_imported()}
+    return {name for name in names if not name.startswith("_")}
 
 
 def write(port: Port) -> None:
@@ -93,18 +109,25 @@ def write(port: Port) -> None:
         raise PortError(f"cannot write {problem.filename}: {problem.strerror}") from None
 
 
-def put_back(port: Port, old: bytes | None) -> None:
-    """Undoes `write`, unless the file was changed since."""
-    if port.old != port.new:
-        raise PortError(f"{port.target} was changed since it was written, and stays as it is")
-    try:
-        if old is None:
-            port.target.resolve().unlink()  # a link of the user's stays
-            return
-        with written_aside(port.target, old) as move:
-            move()
-    except OSError as problem:
-        raise PortError(f"cannot put back {problem.filename}: {problem.strerror}") from None
+def put_back(port: Port, old: bytes | None) -> str:
+    """Undoes `write`. If it cannot, or the file was changed since, returns why, and where the old contents are."""
+    why = f"{port.target} was changed since it was written, and stays as it is"
+    if port.old == port.new:
+        try:
+            if old is None:
+                port.target.resolve().unlink()  # a link of the user's stays
+            else:
+                with written_aside(port.target, old) as move:
+                    move()
+        except OSError as problem:
+            why = f"cannot put back {problem.filename}: {problem.strerror}"
+        else:
+            return ""
+    if old is None:
+        return why
+    with tempfile.NamedTemporaryFile(prefix="kernbench-", suffix=f"-{port.target.name}", delete=False) as kept:
+        kept.write(old)
+    return f"{why}; its old contents are in {kept.name}"
 
 
 def _fitting(files: list[Path], target: Path) -> list[Path]:
