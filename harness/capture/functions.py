@@ -22,7 +22,10 @@ HEAVY = frozenset(
 )
 """Matrix products, attention and convolutions: libraries have better kernels for them than a first try."""
 OURS = __name__.partition(".")[0]
-NOT_THE_MODELS = frozenset({"torch", "triton", "functorch", "torchgen", OURS, "__main__"}) | sys.stdlib_module_names
+NOT_THE_MODELS = sys.stdlib_module_names | {
+    *"torch triton functorch torchgen cutlass tvm_ffi helion cupy numba __main__".split(),
+    OURS,
+}
 MOST_WAITING = 4096
 
 

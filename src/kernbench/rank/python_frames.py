@@ -15,7 +15,9 @@ from kernbench.rank.recording import Frame
 FUNCTION = re.compile(r"(?P<file>[^()]+)\((?P<line>\d+)\): (?P<name>.+)")
 MODULE = re.compile(r"nn\.Module: (?P<owner>.+)_\d+")
 PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
-MACHINERY = frozenset(("torch", "triton", "functorch", "torchgen", *sys.stdlib_module_names)) - {"__main__"}
+MACHINERY = sys.stdlib_module_names - {"__main__"} | {
+    *"torch triton functorch torchgen cutlass nvidia_cutlass_dsl tvm_ffi helion cupy numba numba_cuda".split()
+}
 GENERATED = ("torchinductor", "injection/stack_recorder.py", "/harness/cuda/", "<frozen ")
 """Parts of file names: code that torch.compile writes, the recorder, kernbench's launches, Python's own start."""
 
@@ -40,7 +42,7 @@ def is_relevant(name: str) -> bool:
 
 
 def is_machinery(file: str) -> bool:
-    """Whether a file belongs to torch, triton, Python itself, generated code or kernel launches."""
+    """Whether a file belongs to torch, Python itself, generated code or what launches kernels."""
     if any(part in f"/{file}" for part in GENERATED):
         return True
     return PACKAGES.sub("", file).partition("/")[0].removesuffix(".py") in MACHINERY
