@@ -55,6 +55,16 @@ void report(int number, siginfo_t*, void* context) {
 
 }  // namespace
 
+extern "C" void put_back() {
+    struct sigaction action = {}, now;
+    action.sa_sigaction = report;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (int index = 0; index < COUNT; ++index) {
+        sigaction(SIGNALS[index], nullptr, &now);
+        if (now.sa_sigaction != report) sigaction(SIGNALS[index], &action, &before[index]);
+    }
+}
+
 extern "C" void install(const char* folder) {
     strncpy(images, folder, sizeof images - 1);
     static bool is_installed = false;
@@ -68,8 +78,5 @@ extern "C" void install(const char* folder) {
     room.ss_sp = stack;
     room.ss_size = sizeof stack;
     sigaltstack(&room, nullptr);
-    struct sigaction action = {};
-    action.sa_sigaction = report;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-    for (int index = 0; index < COUNT; ++index) sigaction(SIGNALS[index], &action, &before[index]);
+    put_back();
 }

@@ -7,13 +7,19 @@ which have line numbers; the workbench looks them up after the process is gone.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import faulthandler
 import functools
+import signal
 from collections.abc import Iterable
 from typing import Any
 
 from harness import host
 
 SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
+_libc = ctypes.CDLL(None)
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+STDERR = 2
 images: list[str] = []
 """The file that the handler is in, once it is installed."""
 
@@ -26,6 +32,17 @@ def install(paths: Iterable[str], build: str) -> None:
     if handler is not None:
         handler.install(build.encode())
         images[:] = [handler._name]
+
+
+def come_first() -> None:
+    """Puts Python's handler and this one back: a library may have installed its own when it was loaded, and tvm_ffi's
+    names no line of Python."""
+    faulthandler.disable()
+    for number in FAULTS:  # else the two would hand a fault to each other
+        _libc.signal(number, None)
+    faulthandler.enable(STDERR)
+    if images:
+        _handler().put_back()
 
 
 @functools.cache

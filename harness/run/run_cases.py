@@ -22,7 +22,7 @@ from harness.device import environment
 from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
 from harness.judging.handover import Sender
-from harness.load import builds, compiled, machine_code
+from harness.load import builds, compiled, machine_code, native_stack
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
@@ -63,6 +63,8 @@ class Run:
         self.opponents = Opponents(request, cache, self.environment.interpreted, watch.watch_opponents)
         self.progress = Progress(emit, cancelled, len(request.cases))
         self.watch.begin_run(request.task)
+        own = (self.task.folder, request.source, request.build)
+        settings.of_the_task[:] = [os.path.join(folder, "") for folder in own if folder]
 
     def go(self) -> None:
         self._answered(self._whole)
@@ -163,6 +165,7 @@ class Run:
             self._try_task(reference)
         for finding in self.opponents.load_best():
             self.emit("finding", finding=finding)
+        native_stack.come_first()
         self._answer(RunContext(self.request, self.environment, solution, reference, self.cache, between))
         self._conclude()
         self.emit("finished")
@@ -214,6 +217,7 @@ class Run:
         self.failures.entry = solution
         self._own_clocks()
         self._look()
+        native_stack.come_first()
         return solution
 
     def _confirmed(self) -> None:

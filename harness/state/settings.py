@@ -25,10 +25,13 @@ from harness.load.failure import SIDE_PREFIX
 from harness.private import process_state
 
 _libc = ctypes.CDLL(None)
-FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 ACTION_WORDS, INSTRUCTION_BYTES = 32, 16
 """Room for C's `struct sigaction`, which begins with the handler, and the part of a function that is compared."""
-INSTALLED = (sys.prefix + os.sep, sys.base_prefix + os.sep, "/usr/", "/lib")
+_PLACES = {os.path.abspath(place) for place in (*sys.path, sys.prefix, sys.base_prefix)}
+INSTALLED = (*(os.path.join(place, "") for place in _PLACES | set(map(os.path.realpath, _PLACES))), "/usr/", "/lib")
+"""Where packages are imported from, as it was before any source could add to it."""
+of_the_task: list[str] = []
+"""Folders whose libraries are the source's, even if Python imports from there: its own, its snapshot, its builds."""
 _getcwd, _chdir, _umask = os.getcwd, os.chdir, os.umask
 """Bound before any source could replace them."""
 _FIRST_RECURSION_LIMIT = sys.getrecursionlimit()
@@ -165,7 +168,7 @@ def _limits() -> tuple[tuple[int, int], ...]:
 
 def _handlers() -> tuple[Any, ...]:
     """Python's, and those that C code sets behind its back: one for a fault could compute a result when it is read."""
-    return *(signal.getsignal(number) for number in range(1, signal.NSIG)), *map(_native_handler, FAULTS)
+    return *(signal.getsignal(number) for number in range(1, signal.NSIG)), *map(_native_handler, native_stack.FAULTS)
 
 
 def _native_handler(number: int) -> int:
@@ -176,7 +179,8 @@ def _native_handler(number: int) -> int:
         return 0
     name = about[0] if _libc.dladdr(ctypes.c_void_p(action[0]), about) else None
     image = os.fsdecode(ctypes.string_at(name)) if name else ""
-    return 0 if image.startswith((*INSTALLED, *native_stack.images)) else action[0]
+    is_installed = image.startswith(INSTALLED) and not image.startswith(tuple(of_the_task))
+    return 0 if is_installed or image in native_stack.images else action[0]
 
 
 def _clock() -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,63 @@ def test_a_crash_names_its_line(tmp_path: Path, name: str) -> None:
     frames = [line for line in asyncio.run(native_stack.resolved(log)) if f'  File "{folder}/solution.cpp"' in line]
     expected = "line 4 in deep(float volatile*)" if name == "an endless recursion" else "line 6 in scale"
     assert [line.partition(", ")[2] for line in frames] == [expected]
+
+
+TAKES_OVER = """
+#include <csignal>
+static void handle(int number) { signal(number, SIG_DFL); }
+__attribute__((constructor)) static void start() { signal(SIGSEGV, handle); }
+"""
+IMPORTS = """
+import ctypes
+ctypes.CDLL(LIBRARY)
+def scale(x, factor):
+    if FAILS:
+        ctypes.string_at(8)
+    return x * factor
+"""
+
+
+def _installed(folder: Path) -> Path:
+    """A library that takes the handler of faults over when it is loaded, as tvm_ffi's does."""
+    folder.mkdir()
+    library = folder / "library.so"
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))))
+    command = [compiler, "-shared", "-fPIC", "-x", "c++", "-", "-o", library]
+    subprocess.run(command, input=TAKES_OVER.encode(), check=True)
+    return library
+
+
+@needs_tools
+@pytest.mark.parametrize("place", ["packages", "task/packages"])
+def test_a_package_may_handle_faults_and_a_source_may_not(tmp_path: Path, place: str) -> None:
+    folder = write_task(tmp_path / "task")
+    library = _installed(tmp_path / place)
+    (folder / "solution.py").write_text(IMPORTS.replace("LIBRARY", repr(str(library))).replace("FAILS", "False"))
+    before = f"import faulthandler; faulthandler.enable(); sys.path.append({str(tmp_path / place)!r})"
+    with Child(before=before) as child:
+        changed = [event for event in child.run(folder, cases=("small",)) if event["event"] == "changed"]
+    names = [event["replaced"] for event in changed]
+    assert names == ([["a signal handler"]] if place.startswith("task") else [])
+
+
+@needs_tools
+def test_a_crash_names_its_line_whoever_handles_faults(tmp_path: Path) -> None:
+    """Python's, and that of the C++ which was loaded before the package."""
+    library = _installed(tmp_path / "packages")
+    source = IMPORTS.replace("LIBRARY", repr(str(library))).replace("FAILS", "True")
+    python = write_task(tmp_path / "python", solution_py=source)
+    loads = f"import ctypes\n{SOLUTION}ctypes.CDLL({str(library)!r})\n"
+    body = CPP.replace("BODY", BODIES["a store"])
+    cpp = write_task(tmp_path / "cpp", solution_py=loads, solution_cpp=body)
+    places = {python: "solution.py, line 5 in scale", cpp: "solution.cpp, line 6 in scale"}
+    for folder, place in places.items():
+        with Child() as child:
+            assert child.run(folder, cases=("small",))[-1]["event"] == "gone"
+            assert child.process.stderr is not None
+            log = child.process.stderr.read().splitlines()
+        frames = [line.replace('"', "") for line in asyncio.run(native_stack.resolved(log))]
+        assert any(place in line for line in frames), log
 
 
 CRASHED = ["Fatal Python error: Segmentation fault", "", "Current thread 0x1 (most recent call first):", "  File"]
