@@ -256,6 +256,18 @@ def test_a_librarys_kernels_are_a_note_with_their_share() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "is_a_librarys"),
+    [
+        ("kernel_cutlass_add_rms_norm_tensorptrbf16gmem_cutlassFloat32_0", False),
+        ("void cutlass::device_kernel<Gemm>", True),
+        ("cutlass_80_tensorop_bf16_s16816gemm", True),
+    ],
+)
+def test_a_kernel_of_cute_dsl_is_the_users(name: str, is_a_librarys: bool) -> None:
+    assert bool(codes([call(record(name, 0, 100, 1))] * 3, [])) == is_a_librarys
+
+
 def launched(name: str, *grid: int) -> Record:
     sizes = (*grid, 1, 1, 1)[:3]
     return Record(name, 0, 1000, 7, 1, launch=struct.pack("<8i", *sizes, 128, 1, 1, 0, 0))
