@@ -24,6 +24,7 @@ from typing import Any
 
 from harness.load import extensions, native_stack, operator_names
 from harness.load.failure import SIDE_PREFIX
+from harness.shared import used_files
 
 LARGEST_SOURCE = 1 << 20
 
@@ -105,8 +106,15 @@ class Side:
 
     def mentions(self, *words: str) -> bool:
         """Whether any loaded Python file contains one of the words."""
-        texts = [_read(os.path.join(self.folder, name)) for name in self.loaded if name.endswith(".py")]
-        return any(word.encode() in text for word in words for text in texts)
+        return any(word.encode() in text for word in words for text in self._texts())
+
+    def imports(self) -> set[str]:
+        """Top-level names that its loaded Python files import, or would in a function, from outside its folder."""
+        texts = (text.decode(errors="replace") for text in self._texts())
+        return {name for text in texts for name in used_files.imported(text) if not self.holds(name)}
+
+    def _texts(self) -> list[bytes]:
+        return [_read(os.path.join(self.folder, name)) for name in self.loaded if name.endswith(".py")]
 
     def close(self) -> None:
         """Unloads the side: modules, operators, cached source lines."""

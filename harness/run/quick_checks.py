@@ -6,6 +6,7 @@ turns them into a status. The slow checks are in slow_checks.py.
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ from harness.timing.blocks import SideFailed
 
 MOST_INTERPRETED = 16_000_000
 """Bytes of a check case's inputs that Triton's interpreter is given: more may take longer than a check's deadline."""
+
+NO_COMPILERS = sys.stdlib_module_names | {"harness", "numpy", "torch"}
 
 
 class NeedsGpu(Exception):
@@ -48,10 +51,13 @@ class QuickChecks:
         return self._judged(case, call, fixed)
 
     def _first_step(self) -> Step:
-        """A first call that may compile gets the build deadline; any other gets the short one, so a hang shows soon."""
+        """A first call that may compile gets the build deadline: of a source that imports a package besides torch and
+        numpy, which may be a compiler, or uses torch.compile. A hang of any other shows soon."""
         side = self.context.cache.side("solution")
-        lazy = ("torch.compile", "triton", "cupy") if self.context.device != "cpu" else ("torch.compile",)
-        return "build" if side is not None and side.mentions(*lazy) else "check"
+        if side is None:
+            return "check"
+        never = NO_COMPILERS if self.context.device != "cpu" else NO_COMPILERS | {"triton"}
+        return "build" if side.imports() - never or side.mentions("torch.compile") else "check"
 
     def _call(self, material: CaseInputs) -> GuardedCall:
         """A checked call of the solution; running out of memory in it is the solution's fault."""

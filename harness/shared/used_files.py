@@ -157,6 +157,13 @@ def _counts(name: str) -> bool:
     return not name.startswith(".") and name not in SKIPPED
 
 
+def imported(text: str) -> set[str]:
+    """Top-level names of the modules that a Python file's import statements name, but for relative ones."""
+    named = (statement["module"] or statement["modules"] for statement in _IMPORT.finditer(text))
+    first = (_NAME.match(part.strip()) for names in named for part in names.split(","))
+    return {name[0].partition(".")[0] for name in first if name is not None} - {""}
+
+
 def _imported(current: str, text: str) -> Iterator[str]:
     """Paths that the import statements of a module may refer to."""
     for statement in _IMPORT.finditer(text):

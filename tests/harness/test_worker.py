@@ -159,6 +159,30 @@ def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPa
     assert seen == ["warm"]
 
 
+@pytest.mark.parametrize(
+    ("source", "step"),
+    [
+        ("import os, numpy as np\nfrom torch import nn\nfrom helper import f\n# like triton or cupy", "check"),
+        ("import triton", "check"),
+        ("import os, kb_compiler as compiler", "build"),
+        ("def late():\n    from kb_compiler.parts import f", "build"),
+        ("compiled = lambda f: torch.compile(f)", "build"),
+    ],
+)
+def test_a_source_that_imports_a_package_has_a_builds_time_for_its_first_call(
+    child: Child, tmp_path: Path, source: str, step: str
+) -> None:
+    """On a CPU, Triton is interpreted. No text in a comment matters."""
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "kb_compiler.py").write_text("")
+    start = f"import sys; sys.path.append({str(tmp_path / 'packages')!r})\nimport torch\n{source}\n"
+    text = f"{start}\ndef scale(x, factor): return x * factor\n"
+    events = child.run(write_task(tmp_path, solution_py=text, helper_py="def f(): pass"), cases=("small",), quick=True)
+    steps = [event["step"] for event in events if event["event"] == "step"]
+    assert steps[:4] == ["load", "inputs", step, "check"]
+    assert results(events)["small"]["status"] == "ok"
+
+
 def test_one_run_from_start_to_end(child: Child, tmp_path: Path) -> None:
     events = child.run(write_task(tmp_path), controls=True)
     assert child.warmed
