@@ -26,7 +26,6 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from harness import host
-from harness.cuda import compiling
 
 MODULE = "torch.utils.cpp_extension"
 SETTINGS = "CC CXX CFLAGS CXXFLAGS LDFLAGS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS TORCH_CUDA_ARCH_LIST CUDA_HOME".split()
@@ -90,14 +89,14 @@ def _once(original: Callable[..., Any]) -> Callable[..., Any]:
         key = _key(original.__name__, asked, caller)
         if key not in _loaded:
             place = os.path.join(root, f"{re.sub(r'[^A-Za-z0-9_]', '_', str(asked['name']))[:40]}-{key}")
-            _loaded[key] = _built(functools.partial(original, **asked), place, caller)
+            _loaded[key] = _built(functools.partial(original, **asked), place)
         return _loaded[key]
 
     build.kernbench_builds = True  # type: ignore[attr-defined]
     return build
 
 
-def _built(original: Callable[..., Any], place: str, caller: FrameType) -> Any:
+def _built(original: Callable[..., Any], place: str) -> Any:
     root = os.path.dirname(place)
     os.makedirs(root, exist_ok=True)
     with host.alone(root):
@@ -109,8 +108,6 @@ def _built(original: Callable[..., Any], place: str, caller: FrameType) -> Any:
             with _scratch(os.path.join(work, "tmp")):
                 result = original(build_directory=work)
             os.rename(work, place)
-        except RuntimeError as problem:
-            raise _explained(problem, work, caller) from None
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return os.path.join(place, os.path.basename(result)) if isinstance(result, str) else result
@@ -147,19 +144,6 @@ def _scratch(folder: str) -> Iterator[None]:
         if before is not None:
             os.environ["TMPDIR"] = before
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _explained(problem: RuntimeError, work: str, caller: FrameType) -> Exception:
-    """The compiler's first error, at the user's line, or at the line that builds if torch wrote the file."""
-    text = str(problem)
-    found = host.ERROR.search(text) or compiling.ERROR.search(text)
-    if found is None:
-        return problem
-    file, line, what = found["file"], int(found["line"]), found["what"].strip()
-    if file.startswith(work):
-        what = f"{os.path.basename(file)}:{line}: {what}"
-        file, line = caller.f_code.co_filename, caller.f_lineno
-    return host.CompileError(what, file, line, text)
 
 
 def _key(kind: str, asked: dict[str, Any], caller: FrameType) -> str:

@@ -5,6 +5,7 @@ Sources run from snapshots; `Paths` maps every text back to the folder that the 
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import re
@@ -12,11 +13,24 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
-from harness.load.exception_text import attribute, class_name, encodable, full_text, one_line, trace_of, written
+from harness import host
+from harness.cuda import compiling
+from harness.load.exception_text import (
+    MOST_READ,
+    attribute,
+    class_name,
+    encodable,
+    full_text,
+    one_line,
+    trace_of,
+    written,
+)
 from harness.shared.errors import Where
 
 SIDE_PREFIX = "_kb_"
 _SIDE_NAME = re.compile(SIDE_PREFIX + r"[a-z]+_[0-9a-f]{8}\.?")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 """The folder of this package."""
 
@@ -65,15 +79,40 @@ class Paths:
 
 def describe(problem: BaseException, paths: Paths) -> Failure:
     """Never raises, whatever the exception is."""
-    text = full_text(problem, _own_frames(trace_of(problem)))
-    text += encodable(attribute(problem, "output", str, ""))  # the compiler's full output
-    try:
-        where = _where(problem, paths)
-    except BaseException:  # of an attribute that is not what its name says
-        where = None
-    return Failure(
-        _message(problem, paths), where, paths.to_user(text), where is None or _ends_elsewhere(problem, paths)
-    )
+    text = full_text(problem, _own_frames(trace_of(problem))) + encodable(_output(problem))
+    error = where = None
+    with contextlib.suppress(BaseException):  # of an attribute that is not what its name says
+        error = _compilers(problem, paths)
+        where = (error and error[1]) or _where(problem, paths)
+    elsewhere = where is None or (error is None and _ends_elsewhere(problem, paths))
+    return Failure(error[0] if error else _message(problem, paths), where, paths.to_user(text), elsewhere)
+
+
+def _output(problem: BaseException) -> str:
+    """What a program printed, such as a compiler, if the exception has it."""
+    parts = [attribute(problem, name, (str, bytes), "")[:MOST_READ] for name in ("output", "stderr")]
+    return "".join(part if isinstance(part, str) else bytes(part).decode(errors="replace") for part in parts)
+
+
+def _compilers(problem: BaseException, paths: Paths) -> tuple[str, Where | None] | None:
+    """The first error of a C++ or CUDA compiler in the exception's text or output, with its place in the user's files:
+    of a text that the source made up, the place is the call that compiled it."""
+    text = _COLORS.sub("", f"{written(problem)}\n{_output(problem)}")
+    error = host.ERROR.search(text) or compiling.ERROR.search(text)
+    if error is None or _names_its_place(problem):
+        return None
+    what, line = paths.short(error["what"].strip()), int(error["line"])
+    for frame in _frames(problem, paths):  # a relative path is one from the source's folder
+        file = os.path.join(os.path.dirname(frame.filename), error["file"])
+        if os.path.isfile(file) and paths.relative(file) is not None:
+            return one_line(what), place(file, line, paths)
+    return one_line(f"{os.path.basename(error['file'])}:{line}: {what}"), None
+
+
+def _frames(problem: BaseException, paths: Paths) -> list[traceback.FrameSummary]:
+    """Those in the user's files, the innermost last."""
+    frames = traceback.extract_tb(trace_of(problem))
+    return [frame for frame in frames if paths.relative(frame.filename) is not None]
 
 
 def _message(problem: BaseException, paths: Paths) -> str:
@@ -85,18 +124,25 @@ def _message(problem: BaseException, paths: Paths) -> str:
     says = written(attribute(problem, "msg", str, "") if syntax else problem)
     if says is None:
         return f"{name}, and its message cannot be read: __str__ raises"
-    lines = [line for line in says.splitlines() if line.strip()]
+    lines = [line.strip() for line in _COLORS.sub("", says).splitlines() if line.strip()]
     last = attribute(problem, "node", object, problem) is not problem  # Triton prints the kernel first
-    text = one_line(paths.short(lines[-1 if last else 0].strip())) if lines else ""
+    shown = lines[-1:] if last else lines[: 2 if lines and lines[0].endswith(":") else 1]
+    text = one_line(paths.short(" ".join(shown)))
     if text and _names_its_place(problem):
-        return text  # a compiler error is already a sentence
+        return text.removeprefix("error: ")  # a compiler error is already a sentence
     return one_line(f"{name}: {text}" if text else name)
 
 
 def _names_its_place(problem: BaseException) -> bool:
-    """Whether it has `file` and `line`, as a compiler error has; the line may be None."""
+    """Whether it has a file and `line`, as a compiler error has; the line may be None."""
     line = attribute(problem, "line", (int, type(None)), problem)
-    return attribute(problem, "file", str) is not None and line is not problem
+    return _file(problem) is not None and line is not problem
+
+
+def _file(problem: BaseException) -> str | None:
+    """The name of the attribute is `filename` in CuTe DSL's errors."""
+    file: str | None = attribute(problem, "file", str) or attribute(problem, "filename", str)
+    return file
 
 
 def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
@@ -104,12 +150,11 @@ def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
     source, line = attribute(problem, "src", str), attribute(attribute(problem, "node", object), "lineno", int)
     if not source or line is None:
         return None
-    for frame in traceback.extract_tb(trace_of(problem)):
-        if paths.relative(frame.filename) is not None:
-            text = "".join(linecache.getlines(frame.filename))
-            start = text.find(source.rstrip("\n"))
-            if start >= 0:
-                return place(frame.filename, text.count("\n", 0, start) + line, paths)
+    for frame in _frames(problem, paths):
+        text = "".join(linecache.getlines(frame.filename))
+        start = text.find(source.rstrip("\n"))
+        if start >= 0:
+            return place(frame.filename, text.count("\n", 0, start) + line, paths)
     return None
 
 
@@ -120,16 +165,17 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
             text = one_line(attribute(problem, "text", str, "").strip())
             return Where(one_line(name), _line(attribute(problem, "lineno", int)), text or None)
     if _names_its_place(problem):
-        return place(attribute(problem, "file", str), attribute(problem, "line", int), paths)
+        return place(str(_file(problem)), attribute(problem, "line", int), paths)
     found = _in_kernel(problem, paths)
     if found is not None:
         return found
+    for frame in reversed(_FRAME.findall(written(problem) or "")):  # of a kernel that Helion or Dynamo was compiling
+        if os.path.isfile(frame[0]) and paths.relative(frame[0]) is not None:
+            return place(frame[0], int(frame[1]), paths)
     # Triton's interpreter raises at the launch; the cause is the error in the kernel.
     inner = problem.__cause__ if class_name(problem) == "InterpreterError" else None
-    for frame in traceback.extract_tb(trace_of(inner or problem)):
-        if paths.relative(frame.filename) is not None:
-            found = place(frame.filename, frame.lineno, paths)
-    return found
+    frames = _frames(inner or problem, paths)
+    return place(frames[-1].filename, frames[-1].lineno, paths) if frames else None
 
 
 def _ends_elsewhere(problem: BaseException, paths: Paths) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 from harness import shared
 from harness.inputs.cache import RunCache
 from harness.load.failure import Paths
@@ -111,3 +113,30 @@ def test_a_long_one_keeps_its_two_ends() -> None:
     assert lines[0].startswith("0 ")
     assert lines[-1].startswith("99 ")
     assert max(map(len, lines)) == tracebacks.LONGEST_LINE
+
+
+@pytest.mark.parametrize(
+    ("printed", "where", "message"),
+    [
+        ("{}/part.cu(34): error: undefined\npart.cu(99): error: another", "part.cu:34", "undefined"),
+        ("part.cu:3:7: fatal error: x.h: No such file", "part.cu:3", "x.h: No such file"),
+        ("/tmp/x.cu(34): error: identifier is undefined", "solution.py:9", "x.cu:34: identifier is undefined"),
+        ("nothing that helps", "solution.py:9", "CalledProcessError: Command nvcc"),
+    ],
+)
+def test_an_error_that_a_compiler_printed_is_found_in_the_log(
+    tmp_path: Path, printed: str, where: str, message: str
+) -> None:
+    (tmp_path / "part.cu").write_text("")
+    task = Task("t", "entry", "/folder", "", "eager", "cpu", 1, (), "any", {}, (Case("a", "a"),), "0")
+    started = RunStarted("run", "ab", "save", ("a",), "", "eager", "")
+    log = ["ptxas info: 3", *printed.format(tmp_path).splitlines()]
+    raised, place = "CalledProcessError: Command nvcc", {"file": "solution.py", "line": 9}
+    progress = RunProgress(task, started, str(tmp_path), 0)
+    progress.on_message({"event": "failed", "message": raised, "where": place, "log": log})
+    row = {"id": "a", "status": "runtime_error", "detail": raised, "where": place}
+    progress.on_message({"event": "case", "result": row, "log": log})
+    assert progress.failure is not None
+    for told in (progress.failure, progress.results["a"]):
+        assert str(told.where) == where
+    assert progress.failure.message == progress.results["a"].detail == message

@@ -162,7 +162,7 @@ class Supervisor:
                     child, first = await self._free_child(), False
                     self._ask(child, request)
                     continue
-                yield message
+                yield message | {"log": child.log_tail}
                 if message.get("event") in ENDS:
                     if self._trust.must_replace():
                         await self._drop()
@@ -208,6 +208,7 @@ class Supervisor:
         self._enter("load")
         while not child.messages.empty():  # leftovers of an earlier run
             child.messages.get_nowait()
+        child.log_tail.clear()  # what a compiler printed for an earlier source
         child.signal(signal.SIGCONT)  # something may have stopped it while it was idle
         self._trust.begin(child.pid, str(request.get("source")))
         child.send(request)

@@ -35,7 +35,7 @@ EVIL = "class Evil(Exception):\n    def __str__(self): raise ValueError\n    __r
 @pytest.mark.parametrize(
     ("before", "statement", "detail"),
     [
-        ("", r'raise RuntimeError("a\ud800b\x1b[0m")', r"RuntimeError: a\ud800b\x1b[0m"),
+        ("", r'raise RuntimeError("a\ud800b\x1b[0m")', r"RuntimeError: a\ud800b"),
         ("", r'raise type("Two\nLines", (Exception,), {})("no\nmore")', r"Two\nLines: no"),
         (EVIL, "raise Evil()", "Evil, and its message cannot be read: __str__ raises"),
         (EVIL, "raise SystemExit(Evil())", "it called sys.exit(...)"),
@@ -108,3 +108,42 @@ def test_far_too_many_threads_are_a_sentence(child: Child, tmp_path: Path, threa
     (*_, last) = child.events()
     assert last["status"] == "bad_task"
     assert last["message"].startswith("task.toml: threads: at most 1024 ")
+
+
+KERNEL = "\n".join(["__global__ void scale(float* x) {", "    x[0] = rsqqrtf(x[1]);", "}", ""])
+HERE = "import os, subprocess\nHERE = os.path.dirname(__file__)\n"
+LOG = 'kernel.cu(2): error: identifier "rsqqrtf" is undefined\\n      x[0] = rsqqrtf(x[1]);\\n1 error detected'
+CUTE = "class E(Exception):\n    def __init__(self, text, **facts): super().__init__(text); vars(self).update(facts)\n"
+UNDEFINED = 'identifier "rsqqrtf" is undefined'
+
+
+@pytest.mark.parametrize(
+    ("before", "statement", "place", "detail"),
+    [
+        (HERE, f"raise RuntimeError('6: NVRTC_ERROR_COMPILATION, log:\\n' + HERE + '/{LOG}')", "kernel.cu:2",
+         UNDEFINED),
+        (HERE, f"raise RuntimeError('6: NVRTC_ERROR_COMPILATION, log:\\n{LOG}')", "kernel.cu:2", UNDEFINED),
+        (HERE, f"raise subprocess.CalledProcessError(2, ['nvcc'], None, (HERE + '/{LOG}').encode())", "kernel.cu:2",
+         UNDEFINED),
+        (HERE, f"raise subprocess.CalledProcessError(2, ['nvcc'], HERE + '/{LOG}')", "kernel.cu:2", UNDEFINED),
+        ("", f"raise RuntimeError('ninja exited with status 1\\nstdout:\\n[1/3] nvcc\\n/root/.cache/x_1/{LOG}')",
+         "solution.py:2", f"kernel.cu:2: {UNDEFINED}"),
+        ("", "raise RuntimeError('gelu.cu(10): error: identifier \"tanqhf\" is undefined\\n\\n1 error')",
+         "solution.py:2",
+         'gelu.cu:10: identifier "tanqhf" is undefined'),
+        (HERE, "raise RuntimeError('no name\\nWhile processing:\\n  File \"' + HERE + '/part.py\", line 3, in k\\n')",
+         "part.py:3", "RuntimeError: no name"),
+        (HERE + CUTE, "raise E('\\n\\x1b[91m\\x1b[1merror:\\x1b[0m NameError in `launch`: whol\\n  --> x', "
+         "filename=HERE + '/part.py', line=3)", "part.py:3", "NameError in `launch`: whol"),
+        (CUTE, "raise E('\\x1b[91mOperation creation failed:\\x1b[0m\\nunable to compute', filename=None, line=None)",
+         "solution.py:4", "E: Operation creation failed: unable to compute"),
+    ],
+)  # fmt: skip
+def test_a_compilers_error_is_found_where_it_is(
+    child: Child, tmp_path: Path, before: str, statement: str, place: str, detail: str
+) -> None:
+    source = f"{before}def scale(x, factor):\n    {statement}\n"
+    folder = write_task(tmp_path, solution_py=source, part_py="\n\ndef k(): pass\n", kernel_cu=KERNEL)
+    result = results(child.run(folder, cases=("small",)))["small"]
+    assert result["detail"] == detail
+    assert f"{result['where']['file']}:{result['where']['line']}" == place

@@ -6,6 +6,7 @@ worker died or timed out says so; rows not reached are skipped and name that row
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,6 +28,10 @@ from kernbench.worker.process import WorkerLost
 STEPS = {name: name for name in get_args(Step)}
 STATUSES = {name: name for name in get_args(FailedStatus)}
 FAULT_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
+PRINTED = re.compile(
+    r"(?P<file>[^\s:(][^:(]*)[:(](?P<line>\d+)(?:\)|:\d+)?: (?:fatal |catastrophic )?error.*?: (?P<what>.+)"
+)
+"""An error of nvcc or a C++ compiler."""
 
 
 class RunProgress:
@@ -62,7 +67,8 @@ class RunProgress:
         if kind == "case":
             result = decode_checked(CaseResult, message["result"])
             self._case(result.id)
-            return [self._land(result)]
+            detail, where = self._printed(result.detail or "", result.where, message)
+            return [self._land(replace(result, detail=detail or None, where=where))]
         if kind == "step":
             place = int(message.get("index", 0)), int(message.get("count", 0))
             step = cast(Step, STEPS[message["step"]])
@@ -84,10 +90,22 @@ class RunProgress:
         elif kind == "failed":
             where = decode_checked(Where, message["where"]) if message.get("where") else None
             status = cast(FailedStatus, STATUSES[message.get("status", "build_error")])
-            self._fail(status, str(message["message"]), where, str(message.get("traceback", "")))
+            text, where = self._printed(str(message["message"]), where, message)
+            self._fail(status, text, where, str(message.get("traceback", "")))
         elif kind == "cancelled":
             self.cancelled = RunCancelled(run, "a newer save")
         return []
+
+    def _printed(self, text: str, where: Where | None, message: dict[str, Any]) -> tuple[str, Where | None]:
+        """For a compiler that the source itself ran: its first error is in the log, not in the exception."""
+        errors = map(PRINTED.match, message.get("log", ()) if text.startswith("CalledProcessError: ") else ())
+        error = next(filter(None, errors), None)
+        if error is None:
+            return text, where
+        file = os.path.relpath(os.path.join(self._snapshot, error["file"]), self._snapshot)
+        if file.startswith("..") or not os.path.isfile(os.path.join(self._snapshot, file)):
+            return f"{os.path.basename(file)}:{error['line']}: {error['what']}", where
+        return error["what"], Where(file, int(error["line"]))
 
     def _note_changed(self, files: Iterable[str]) -> None:
         """A source that changes the task while it runs would be judged by itself: its run does not count."""
