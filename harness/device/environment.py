@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.device.gpu import Gpu
 from harness.shared import format as fmt
+from harness.shared import used_files
 from harness.shared.run_request import Environment, RunRequest
 
 DEFAULT_CACHE = 32 << 20
@@ -103,7 +104,7 @@ def for_task(known: Environment, request: RunRequest) -> Environment:
 def _condition(request: RunRequest, on_cpu: bool, interpreted: bool) -> str:
     task = request.task
     if interpreted:
-        files = sorted(path.name for path in Path(request.source).glob("*.cu"))
+        files = used_files.for_a_gpu(Path(request.source))
         return f"{', '.join(files)} not compiled, not timed" if files else "interpreted, not timed"
     if not on_cpu:
         return f"{request.condition} L2"

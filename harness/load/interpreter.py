@@ -1,8 +1,10 @@
-"""Triton without a GPU: works around what its interpreter does not support, or reports it."""
+"""Triton without a GPU: works around what its interpreter does not support, or reports it; and the words in which other
+languages miss the GPU."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 from harness.load.exception_text import attribute, written
@@ -12,6 +14,13 @@ from harness.shared.codes import Reason
 _launches = 0
 MISSING: dict[str, Reason] = {"inline_asm": "no_inline_asm", "extern_elementwise": "no_libdevice"}
 """By the word in Triton's message."""
+NO_GPU = re.compile(
+    r"needs an NVIDIA GPU|0 active drivers|no NVIDIA driver|No CUDA GPUs|not compiled with CUDA|requires CUDA support"
+    r"|dummy base class|libcuda\.so|driver library cannot be found|driver version is insufficient"
+    r"|no CUDA-capable device|(?:CUDA_ERROR_NO_|cudaErrorNo)DEVICE|CUDA compute_cap",
+    re.IGNORECASE,
+)
+"""What kernbench, Triton, torch, CUDA's libraries, numba, CuPy and tvm_ffi say."""
 
 
 def install() -> None:
@@ -55,10 +64,10 @@ def _no_libdevice(*args: Any, **kwargs: Any) -> None:
 
 
 def lacks(problem: BaseException) -> Reason | None:
-    """Why an interpreted call could not run, if the interpreter is the cause."""
+    """Why a source could not run without a GPU, if that is the cause."""
     cause = attribute(problem, "__cause__", BaseException)
     text = f"{written(problem)} {written(cause)}"
     for word, reason in MISSING.items():
         if word in text and "interpreter" in text:
             return reason
-    return None
+    return "needs_gpu" if NO_GPU.search(text) else None

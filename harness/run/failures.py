@@ -42,6 +42,8 @@ class CaseFailures:
         if isinstance(problem, NeedsGpu):
             return _skipped(case, explain("needs_gpu"))
         lacking = interpreter.lacks(problem) if self._interpreted else None
+        if lacking == "needs_gpu":
+            return _skipped(case, Explanation(lacking, f"needs a GPU: {describe(problem, self._paths).message}"))
         if lacking is not None:
             return _skipped(case, explain(lacking))
         if isinstance(problem, torch.OutOfMemoryError) and not own:

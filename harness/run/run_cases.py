@@ -22,7 +22,7 @@ from harness.device import environment
 from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
 from harness.judging.handover import Sender
-from harness.load import builds, compiled, machine_code, native_stack
+from harness.load import builds, compiled, interpreter, machine_code, native_stack
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
@@ -209,6 +209,11 @@ class Run:
         except BaseException as problem:
             fault, poisoned = describe(problem, self.paths), self.failures.is_poisoned()
             self._look(is_over=True)
+            if self.environment.interpreted and interpreter.lacks(problem) is not None:
+                for case in self._cases():
+                    self.emit("case", result=self.failures.row(case, problem))
+                self.emit("finished")
+                return None
             elsewhere = fault.elsewhere and not poisoned  # no earlier source can have broken the context
             self._failed("build_error", fault.message, fault.where, fault.traceback, elsewhere)
             if poisoned:

@@ -119,6 +119,8 @@ WORDS: dict[Reason, str] = {
 }
 SHORT: dict[Reason, str] = {"needs_gpu": "needs a GPU", "after_crash": "not run", "after_timeout": "not run"}
 """For a narrow table; the screen shows the full reason once for all these rows."""
+NO_GPU: frozenset[Reason] = frozenset({"needs_gpu", "no_inline_asm", "no_libdevice"})
+"""Reasons that a machine without a GPU gives."""
 AFTER_ANOTHER: frozenset[Reason] = frozenset({"after_crash", "after_timeout"})
 """Reasons of cases that never ran because an earlier case took down the worker."""
 OURS_OF = {

@@ -157,6 +157,13 @@ def _counts(name: str) -> bool:
     return not name.startswith(".") and name not in SKIPPED
 
 
+def for_a_gpu(folder: Path) -> list[str]:
+    """The CUDA files that harness.cuda compiles where there is a GPU: none of a source that does not import it."""
+    texts = [text_of(path) for path in folder.glob("*.py")]
+    uses_it = any("harness" in imported(text) and "cuda" in text for text in texts)
+    return sorted(path.name for path in folder.glob("*.cu")) if uses_it else []
+
+
 def imported(text: str) -> set[str]:
     """Top-level names of the modules that a Python file's import statements name, but for relative ones."""
     named = (statement["module"] or statement["modules"] for statement in _IMPORT.finditer(text))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.shared import format as fmt
-from harness.shared.codes import NOT_RUN
+from harness.shared.codes import NOT_RUN, WORDS
 from harness.shared.lines import SCHEMA, encode, to_dict
 from harness.shared.results import CaseResult, Ratio
 from harness.shared.run_request import Environment
@@ -81,7 +81,7 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
     title = render.roof_title(results[case.id] for case in shown)
     rows = [(*HEADER, title, "error"), *(_row(case.label, results[case.id], title, ascii_only) for case in shown)]
     lines = columns(_narrowed(_without_empty(rows, title), ascii_only), left=(0, 4))
-    text = [lines[0]]
+    text = lines[:1] if shown else []
     said: list[str] = []
     for case, line in zip(shown, lines[1:], strict=True):
         remark = _remark(results[case.id])
@@ -126,7 +126,9 @@ def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
     """The run in one line."""
     not_timed = "not timed" if summary.right else "failed: speedup withheld"
     if not summary.right and render.outcome(summary) == render.NOT_RUN:
-        not_timed = "nothing was run: a [[smoke]] case in task.toml would be, without a GPU"
+        reasons = [row.detail for row in rows if row.detail != WORDS["needs_gpu"]]
+        no_case = "without a GPU, a [[smoke]] case in task.toml would be"
+        not_timed = f"nothing was checked: {reasons[0] if reasons else no_case}"
     head = f"geomean {render.geomean(summary)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary, rows)]
     if summary.worst is not None:

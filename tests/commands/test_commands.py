@@ -92,6 +92,13 @@ def test_exit_codes_follow_the_rows(folder: Path, text: str, code: int, allowing
     assert kernbench(folder, "run", "--allow-slower").returncode == allowing
 
 
+def test_what_only_needs_a_gpu_is_no_failure(folder: Path) -> None:
+    (folder / "task.toml").write_text((folder / "task.toml").read_text().replace('"cpu"', '"cuda"'))
+    result = kernbench(folder, "run", "--case", "a")
+    assert (result.returncode, result.stdout.splitlines()[0][:28]) == (0, "not run: 1 (needs a GPU: wit")
+    assert "nothing was checked: without a GPU, a [[smoke]] case in task.toml would be" in result.stdout
+
+
 def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> None:
     write(folder, 'DO = "syntax"')
     result = kernbench(folder, "run", "--json")

@@ -93,7 +93,7 @@ def test_the_outcome_breaks_between_its_parts() -> None:
 @pytest.mark.parametrize(
     ("counts", "word", "said"),
     [
-        ({"skipped": 2}, "not run", "nothing was run: a [[smoke]] case"),
+        ({"skipped": 2}, "not run", "nothing was checked: without a GPU, a [[smoke]] case"),
         ({"skipped": 2, "wrong": 1}, "wrong", "failed: speedup withheld"),
         ({"skipped": 2, "ok": 1}, "wrong", "failed: speedup withheld"),  # something failed besides the rows
     ],

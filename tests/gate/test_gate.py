@@ -130,6 +130,14 @@ def test_without_a_gpu_it_checks_what_it_can(task: Path) -> None:
     assert "3 not timed, 3 rows of 1 task passed" in result.stdout
 
 
+def test_without_a_gpu_nothing_checked_is_no_pass(task: Path) -> None:
+    (task / "task.toml").write_text((task / "task.toml").read_text().replace('"cpu"', '"cuda"'))
+    result = gate("--case", "a")
+    assert result.exit_code == 4, result.output
+    assert result.stdout.splitlines()[-1].startswith("cannot tell against main (")
+    assert "needs a GPU" in result.stdout
+
+
 def test_two_environments_have_a_table_each(task: Path, tmp_path: Path) -> None:
     second = tmp_path / "python"
     second.symlink_to(sys.executable)

@@ -7,6 +7,7 @@ import sys
 import click
 
 from harness.shared import format as fmt
+from harness.shared.codes import NO_GPU
 from harness.shared.results import CaseResult
 from kernbench import render, report
 from kernbench.engine.session import Session
@@ -49,7 +50,8 @@ class Printer:
             self.on_case(event.result)
         elif isinstance(event, RunFinished):
             slower = event.summary.counts.get("slower") and not self.allow_slower
-            self.exit_code = 0 if event.summary.right and not slower else 1
+            lacks_gpu = bool(self.results) and all(row.reason in NO_GPU for row in self.results.values())
+            self.exit_code = 0 if lacks_gpu or (event.summary.right and not slower) else 1
             self.on_finish(event.summary)
         elif isinstance(event, Confirmed):
             self.on_confirmed(event)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.shared import format as fmt
+from harness.shared import used_files
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment, RunRequest
@@ -108,7 +109,7 @@ class Runner:
         request = self._request(
             order, f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", ids, seed, best
         )
-        uncompiled = sorted(path.name for path in order.source.folder.glob("*.cu")) if interpreted else ()
+        uncompiled = used_files.for_a_gpu(order.source.folder) if interpreted else ()
         return RunPlan(order, request, best, skipped, uncompiled)
 
     async def run(self, plan: RunPlan) -> RunOutcome:

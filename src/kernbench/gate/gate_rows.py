@@ -13,6 +13,7 @@ from typing import Literal
 
 from harness.shared import findings
 from harness.shared import format as fmt
+from harness.shared.codes import NO_GPU
 from harness.shared.results import CaseResult, Ratio
 from harness.shared.task import Case
 from kernbench import render
@@ -24,8 +25,6 @@ FAILED, CANNOT_TELL = 1, 4
 ON_GPU, ON_CPU = 0.02, 0.05
 """The default tolerance by clock. Rows on a GPU repeat to a few tenths of a percent; the wall clock of a CPU does
 not."""
-NO_GPU = frozenset({"needs_gpu", "no_inline_asm", "no_libdevice"})
-"""Reasons that a machine without a GPU gives."""
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,28 @@ def test_a_check_case_of_many_bytes_waits_for_a_gpu(child: Child, tmp_path: Path
     assert (rows["few"]["status"], rows["few"]["checked"]) == ("interpreted", 2)
 
 
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        ('RuntimeError("0 active drivers ([]). There should only be one.")', "skipped"),
+        ('AssertionError("Torch not compiled with CUDA enabled")', "skipped"),
+        ('OSError("libcuda.so.1: cannot open shared object file: No such file or directory")', "skipped"),
+        ('RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")', "skipped"),
+        ('AssertionError("x.is_cuda")', "runtime_error"),
+        ('RuntimeError("libcudart.so.12: cannot open shared object file")', "runtime_error"),
+    ],
+)
+def test_a_source_that_misses_the_gpu_is_skipped(child: Child, tmp_path: Path, raised: str, status: str) -> None:
+    source = f"def scale(x, factor):\n    raise {raised}\n"
+    row = results(child.run(write_task(tmp_path, task_toml=INTERPRETED, solution_py=source), cases=("small",)))["small"]
+    assert (row["status"], row["reason"]) == (status, "needs_gpu" if status == "skipped" else None)
+    assert raised.partition('"')[2].rstrip('")') in row["detail"]
+    folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=f"raise {raised}\n")
+    events = child.run(folder, cases=("small", "large"))
+    rows = [(row["status"], row["detail"].startswith("needs a GPU: ")) for row in results(events).values()]
+    assert (events[-1]["event"], rows) == (("finished", [("skipped", True)] * 2) if row["reason"] else ("failed", []))
+
+
 def test_on_a_cpu_task_a_triton_kernel_is_checked_and_what_follows_is_timed(child: Child, tmp_path: Path) -> None:
     task = TASK + TIMED
     events = child.run(write_task(tmp_path / "a", task_toml=task, solution_py=kernel()), cases=("timed",))
