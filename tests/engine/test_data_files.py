@@ -125,6 +125,23 @@ async def test_code_that_a_kernel_writes_starts_nothing_and_is_named_once(
     assert said(it) == [f"the kernel wrote {name}, which does not start a run; press r to run anyway"]
 
 
+async def test_an_image_starts_a_run_unless_a_process_of_the_kernel_made_it(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    (folder / "build.so").write_text("of make")
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    (folder / "build.so").write_text("of make, again")
+    await it.ended(2)
+    write(folder, 'DO = "build"')
+    await it.ended(3)
+    await it.idle()
+    assert (folder / "build.so").read_text().count("STAMP") == 1
+    assert (len(it.of(RunStarted)), it.of(RunCancelled)) == (3, [])
+    assert said(it) == ["the kernel wrote build.so, which does not start a run; press r to run anyway"]
+
+
 async def test_a_run_that_changes_the_task_does_not_count(watched: Callable[..., Watched], folder: Path) -> None:
     write(folder, 'DO = "cheat"\nTIME_US = 20.0')
     it = watched()

@@ -20,7 +20,8 @@ NOT_SOURCE = (
     "__pycache__/solution.py .venv/lib.py chart.png rows.ncu-rep change.patch old.bak"
 ).split()
 STARTS_RUN = "solution.py sub/ops.py solution.cu rows.cuh rows.inc rows.cl rows.metal task.toml cases.json".split()
-DATA = "table.txt tuned.json other.toml sub/cases.json sub/task.toml weights lib.so bench.sh table.npy".split()
+STARTS_RUN += "lib.so a.cubin a.ptx".split()
+DATA = "table.txt tuned.json other.toml sub/cases.json sub/task.toml weights bench.sh table.npy".split()
 
 
 def make(folder: Path, name: str, text: str = "x") -> None:

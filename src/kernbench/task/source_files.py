@@ -1,7 +1,7 @@
 """Two rules about the files in a task's folder: which of them are the source, and which start a run when they change.
 
 The source is every file up to 1 MB, except notes, logs, exports, object files and editor backups (the lists below) and
-what `ignore` in task.toml lists. A run starts when code, task.toml or cases.json changes.
+what `ignore` in task.toml lists. A run starts when code, a compiled image, task.toml or cases.json changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ NOT_SOURCE_SUFFIXES = frozenset(
     ".md .rst .html .pdf .png .svg .log .patch .diff .orig .rej .bak .swp .swo .tmp "
     ".o .a .d .out .ncu-rep .nsys-rep .sqlite".split()
 )
-CODE_SUFFIXES = (*CODE, ".cl", ".inc", ".metal")
+IMAGES = (".so", ".cubin", ".ptx")
+"""What a compiler makes, perhaps in a run."""
+CODE_SUFFIXES = (*CODE, ".cl", ".inc", ".metal", *IMAGES)
 MOST_LINKED = 1000
 """A linked folder with more files is a store of data and not followed."""
 VANISHED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})

@@ -7,7 +7,8 @@ DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER
                       slow (20 ms or $FAKE_SLOW s a row), say (writes SAY as an event),
                       dump (writes debug.txt into the task's folder), raw (sends the bytes of lines.hex as they are),
                       generate (writes generated.py there and reports that), spawn (writes generated.py by a process,
-                      which is all that it reports), append (to solution.py), cheat (append to reference.py),
+                      which is all that it reports), build (the same with build.so, for a moment),
+                      append (to solution.py), cheat (append to reference.py),
                       unsteady (wrong in the first process that runs it; another waits while the task has a .wait),
                       patch (reports that it replaced torch.softmax), find (finds that replaced, but in its first run)
 ON = "b"              the case on which it does so; every case if left out
@@ -134,7 +135,7 @@ class Worker:
             code = {"patch": "process_changed", "find": "changed_before"}[todo]
             finding = {"name": "changed process", "help": "torch.softmax", "red": True, "code": code}
             self.emit("finding", run=run, finding=finding)
-        if todo in ("generate", "append", "spawn", "cheat"):
+        if todo in ("generate", "append", "spawn", "build", "cheat"):
             self.generate(run, request["task"]["folder"], todo)
         if os.environ.get("FAKE_BUILDER") and not is_confirming:
             self.emit("loaded", run=run, compiler={"target": ["fake", 1, 32]})
@@ -184,9 +185,9 @@ class Worker:
                 self.emit(**{"run": request["run"], **line})
 
     def generate(self, run, folder, todo):
-        name = {"append": "solution.py", "cheat": "reference.py"}.get(todo, "generated.py")
-        files, task_files = [] if todo == "spawn" else [name], [name] if todo == "cheat" else []
-        self.emit("wrote", run=run, files=files, task_files=task_files, unseen=todo == "spawn")
+        name = {"append": "solution.py", "cheat": "reference.py", "build": "build.so"}.get(todo, "generated.py")
+        files, task_files = [] if todo in ("spawn", "build") else [name], [name] if todo == "cheat" else []
+        self.emit("wrote", run=run, files=files, task_files=task_files, unseen=todo in ("spawn", "build"))
         with open(os.path.join(folder, name), "a") as file:
             file.write(f"STAMP = {time.time_ns()}\n")
         go = os.path.join(folder, ".go")

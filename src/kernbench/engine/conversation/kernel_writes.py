@@ -2,8 +2,8 @@
 
 A file that the worker reports is the kernel's until its run ends. What cannot be decided (the kernel has started a
 process, or a file that was not there at first and was never edited changes right after the start of a run) starts at
-most two runs in a row; then it is ignored until another file changes, or until it changes while nothing has run for a
-while.
+most two runs in a row, or none if it is only an image, which the process has compiled; then it is ignored until another
+file changes, or until it changes while nothing has run for a while.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from harness.shared import format as fmt
 from harness.shared.taskfile.values import one_line
 from kernbench.events import Notice
+from kernbench.task.source_files import IMAGES
 
 MOST_RUNS = 2
 SOON_S = 2.0
@@ -59,13 +60,15 @@ class KernelWrites:
             return False
         self._in_a_row = self._in_a_row + 1 if files == self._doubtful else 1
         self._doubtful = files
-        return self._in_a_row > MOST_RUNS
+        return self._in_a_row > (0 if _are_images(files) else MOST_RUNS)
 
     def reported(self, files: frozenset[str]) -> Notice | None:
         """Once for the same files."""
         return self._once(files, Notice(f"the kernel wrote {listed(files)}, which does not start a run; {self._else}"))
 
     def ignored(self, files: frozenset[str]) -> Notice | None:
+        if _are_images(files):
+            return self.reported(files)
         said = f"{listed(files)} kept changing ({MOST_RUNS + 1} runs in a row), perhaps written by the kernel"
         return self._once(files, Notice(f"{said}: ignored until another file changes; {self._else}", "warning"))
 
@@ -74,6 +77,10 @@ class KernelWrites:
             return None
         self._named.add(files)
         return notice
+
+
+def _are_images(files: frozenset[str]) -> bool:
+    return all(name.endswith(IMAGES) for name in files)
 
 
 def listed(files: Iterable[str]) -> str:
