@@ -46,7 +46,7 @@ def trace_of(problem: BaseException) -> TracebackType | None:
 def attribute(thing: object, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
     """An attribute of this type, or the default; a property or `__getattr__` may raise.
 
-    A subclass of str or int is reduced to plain text or a plain number: its methods may raise.
+    A subclass of str or int is reduced to plain text or a plain number: its methods may raise. Bytes become text.
     """
     try:
         found = getattr(thing, name, default)
@@ -54,6 +54,8 @@ def attribute(thing: object, name: str, kind: type | tuple[type, ...], default: 
         return default
     if not issubclass(type(found), kind):
         return default
+    if issubclass(type(found), bytes):
+        return bytes.__getitem__(found, slice(MOST_READ)).decode(errors="replace")
     if issubclass(type(found), str):
         return str.__getitem__(found, slice(MOST_READ))
     return int.__add__(found, 0) if issubclass(type(found), int) else found

@@ -12,11 +12,11 @@ import re
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from harness import host
 from harness.cuda import compiling
 from harness.load.exception_text import (
-    MOST_READ,
     attribute,
     class_name,
     encodable,
@@ -90,8 +90,7 @@ def describe(problem: BaseException, paths: Paths) -> Failure:
 
 def _output(problem: BaseException) -> str:
     """What a program printed, such as a compiler, if the exception has it."""
-    parts = [attribute(problem, name, (str, bytes), "")[:MOST_READ] for name in ("output", "stderr")]
-    return "".join(part if isinstance(part, str) else bytes(part).decode(errors="replace") for part in parts)
+    return "".join(attribute(problem, name, (str, bytes), "") for name in ("output", "stderr"))
 
 
 def _compilers(problem: BaseException, paths: Paths) -> tuple[str, Where | None] | None:
@@ -139,10 +138,9 @@ def _names_its_place(problem: BaseException) -> bool:
     return _file(problem) is not None and line is not problem
 
 
-def _file(problem: BaseException) -> str | None:
+def _file(problem: BaseException) -> Any:
     """The name of the attribute is `filename` in CuTe DSL's errors."""
-    file: str | None = attribute(problem, "file", str) or attribute(problem, "filename", str)
-    return file
+    return attribute(problem, "file", str) or attribute(problem, "filename", str)
 
 
 def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
@@ -165,7 +163,7 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
             text = one_line(attribute(problem, "text", str, "").strip())
             return Where(one_line(name), _line(attribute(problem, "lineno", int)), text or None)
     if _names_its_place(problem):
-        return place(str(_file(problem)), attribute(problem, "line", int), paths)
+        return place(_file(problem), attribute(problem, "line", int), paths)
     found = _in_kernel(problem, paths)
     if found is not None:
         return found

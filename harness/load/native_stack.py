@@ -19,7 +19,6 @@ from harness import host
 SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
 _libc = ctypes.CDLL(None)
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
-STDERR = 2
 images: list[str] = []
 """The file that the handler is in, once it is installed."""
 
@@ -40,7 +39,7 @@ def come_first() -> None:
     faulthandler.disable()
     for number in FAULTS:  # else the two would hand a fault to each other
         _libc.signal(number, None)
-    faulthandler.enable(STDERR)
+    faulthandler.enable(2)
     if images:
         _handler().put_back()
 

@@ -110,8 +110,8 @@ class Side:
 
     def imports(self) -> set[str]:
         """Top-level names that its loaded Python files import, or would in a function, from outside its folder."""
-        texts = (text.decode(errors="replace") for text in self._texts())
-        return {name for text in texts for name in used_files.imported(text) if not self.holds(name)}
+        text = b"\n".join(self._texts())
+        return {name for name in used_files.imported(text.decode(errors="replace")) if not self.holds(name)}
 
     def _texts(self) -> list[bytes]:
         return [_read(os.path.join(self.folder, name)) for name in self.loaded if name.endswith(".py")]

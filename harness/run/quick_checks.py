@@ -54,10 +54,9 @@ class QuickChecks:
         """A first call that may compile gets the build deadline: of a source that imports a package besides torch and
         numpy, which may be a compiler, or uses torch.compile. A hang of any other shows soon."""
         side = self.context.cache.side("solution")
-        if side is None:
-            return "check"
-        never = NO_COMPILERS if self.context.device != "cpu" else NO_COMPILERS | {"triton"}
-        return "build" if side.imports() - never or side.mentions("torch.compile") else "check"
+        never = NO_COMPILERS | ({"triton"} if self.context.device == "cpu" else set())
+        may = side is not None and (side.imports() - never or side.mentions("torch.compile"))
+        return "build" if may else "check"
 
     def _call(self, material: CaseInputs) -> GuardedCall:
         """A checked call of the solution; running out of memory in it is the solution's fault."""

@@ -63,8 +63,8 @@ class Run:
         self.opponents = Opponents(request, cache, self.environment.interpreted, watch.watch_opponents)
         self.progress = Progress(emit, cancelled, len(request.cases))
         self.watch.begin_run(request.task)
-        own = (self.task.folder, request.source, request.build)
-        settings.of_the_task[:] = [os.path.join(folder, "") for folder in own if folder]
+        own = (self.task.folder, request.source, request.build or request.source)
+        settings.of_the_task[:] = [os.path.join(folder, "") for folder in own]
 
     def go(self) -> None:
         self._answered(self._whole)

@@ -159,8 +159,7 @@ def _counts(name: str) -> bool:
 
 def for_a_gpu(folder: Path) -> list[str]:
     """The CUDA files that harness.cuda compiles where there is a GPU: none of a source that does not import it."""
-    texts = [text_of(path) for path in folder.glob("*.py")]
-    uses_it = any("harness" in imported(text) and "cuda" in text for text in texts)
+    uses_it = any("harness" in imported(text) and "cuda" in text for text in map(text_of, folder.glob("*.py")))
     return sorted(path.name for path in folder.glob("*.cu")) if uses_it else []
 
 

@@ -28,8 +28,8 @@ _libc = ctypes.CDLL(None)
 ACTION_WORDS, INSTRUCTION_BYTES = 32, 16
 """Room for C's `struct sigaction`, which begins with the handler, and the part of a function that is compared."""
 _PLACES = {os.path.abspath(place) for place in (*sys.path, sys.prefix, sys.base_prefix)}
+# Where packages are imported from, as it was before any source could add to it:
 INSTALLED = (*(os.path.join(place, "") for place in _PLACES | set(map(os.path.realpath, _PLACES))), "/usr/", "/lib")
-"""Where packages are imported from, as it was before any source could add to it."""
 of_the_task: list[str] = []
 """Folders whose libraries are the source's, even if Python imports from there: its own, its snapshot, its builds."""
 _getcwd, _chdir, _umask = os.getcwd, os.chdir, os.umask

@@ -19,8 +19,6 @@ from harness.shared.findings import make
 from harness.shared.results import Finding, KernelTime
 
 LIBRARIES = ("at::native", "at_cuda_detail", "cub::", "cublas", "cutlass", "cudnn", "nvjet", "sm90_xmma", "thrust::")
-OF_CUTE_DSL = "kernel_cutlass_"
-"""How the names of kernels begin that it has compiled from the user's Python."""
 LIBRARY_SHARE = 0.9
 """Of the device time: a source that spends it in a library's kernels is that library."""
 MOST_LISTED = 32
@@ -172,16 +170,16 @@ def _library(calls: Sequence[Activity]) -> Finding | None:
     spent: Counter[str] = Counter()
     for record in (record for call in calls for record in call.records):
         spent[record.name] += record.end_ns - record.start_ns
-    of_a_library = {name: ns for name, ns in spent.items() if _is_of_a_library(name)}
+    of_a_library = {
+        name: ns
+        for name, ns in spent.items()
+        if any(word in name for word in LIBRARIES) and not name.startswith("kernel_cutlass_")  # the user's, in CuTe DSL
+    }
     share = sum(of_a_library.values()) / max(1, sum(spent.values()))
     if share < LIBRARY_SHARE:
         return None
     longest = max(of_a_library, key=lambda name: of_a_library[name])
     return make("library_kernels_only", share=fmt.percent(share), kernel=longest[:60])
-
-
-def _is_of_a_library(kernel: str) -> bool:
-    return not kernel.startswith(OF_CUTE_DSL) and any(word in kernel for word in LIBRARIES)
 
 
 def _one_sided_graph(solution: Sequence[Activity], baseline: Sequence[Activity]) -> Finding | None:

@@ -126,9 +126,9 @@ def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
     """The run in one line."""
     not_timed = "not timed" if summary.right else "failed: speedup withheld"
     if not summary.right and render.outcome(summary) == render.NOT_RUN:
-        reasons = [row.detail for row in rows if row.detail != WORDS["needs_gpu"]]
-        no_case = "without a GPU, a [[smoke]] case in task.toml would be"
-        not_timed = f"nothing was checked: {reasons[0] if reasons else no_case}"
+        reasons = (row.detail for row in rows if row.detail != WORDS["needs_gpu"])
+        why = next(reasons, "without a GPU, a [[smoke]] case in task.toml would be")
+        not_timed = f"nothing was checked: {why}"
     head = f"geomean {render.geomean(summary)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary, rows)]
     if summary.worst is not None:

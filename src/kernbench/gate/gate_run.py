@@ -110,8 +110,8 @@ class Gate:
             session, judge = self._session(task, replace(options, baseline=None)), replace(self._judge, compares=False)
         heard = await _heard(session)
         rows = [judge.row(case, heard.rows[case.id]) for case in task.cases if case.id in heard.rows]
-        if all(row.word == "not timed" for row in rows):  # and nothing was checked
-            rows = [replace(row, word="cannot tell") for row in rows]
+        is_unchecked = all(row.word == "not timed" for row in rows)
+        rows = [replace(row, word="cannot tell") for row in rows] if is_unchecked else rows
         if any(row.status == "interpreted" for row in heard.rows.values()):
             heard.notes[INTERPRETED] = None
         about = session.environment

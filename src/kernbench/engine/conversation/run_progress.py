@@ -31,7 +31,6 @@ FAULT_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
 PRINTED = re.compile(
     r"(?P<file>[^\s:(][^:(]*)[:(](?P<line>\d+)(?:\)|:\d+)?: (?:fatal |catastrophic )?error.*?: (?P<what>.+)"
 )
-"""An error of nvcc or a C++ compiler."""
 
 
 class RunProgress:
@@ -98,14 +97,13 @@ class RunProgress:
 
     def _printed(self, text: str, where: Where | None, message: dict[str, Any]) -> tuple[str, Where | None]:
         """For a compiler that the source itself ran: its first error is in the log, not in the exception."""
-        errors = map(PRINTED.match, message.get("log", ()) if text.startswith("CalledProcessError: ") else ())
-        error = next(filter(None, errors), None)
-        if error is None:
+        error = next(filter(None, map(PRINTED.match, message.get("log", ()))), None)
+        if error is None or not text.startswith("CalledProcessError: "):
             return text, where
         file = os.path.relpath(os.path.join(self._snapshot, error["file"]), self._snapshot)
-        if file.startswith("..") or not os.path.isfile(os.path.join(self._snapshot, file)):
-            return f"{os.path.basename(file)}:{error['line']}: {error['what']}", where
-        return error["what"], Where(file, int(error["line"]))
+        own = not file.startswith("..") and os.path.isfile(os.path.join(self._snapshot, file))
+        place = Where(file if own else os.path.basename(file), int(error["line"]))
+        return (error["what"], place) if own else (f"{place}: {error['what']}", where)
 
     def _note_changed(self, files: Iterable[str]) -> None:
         """A source that changes the task while it runs would be judged by itself: its run does not count."""
