@@ -218,7 +218,7 @@ def tampered(tree: TaskTree) -> None:
         (("TIME_US = 20.0\nCONFIRM_US = 90.0",), None, "nothing faster than the source as it is was confirmed"),
         (("TIME_US = 20.0",), relinked, "a link has taken the place of the task's folder in the worktree"),
         (("TIME_US = 20.0",), tampered, "the task's own files were changed in the worktree"),
-        (("TIME_US = 20.0",), forged, "the stored source of its best was changed after its run"),
+        (("TIME_US = 20.0",), forged, "the stored source of 2 is damaged"),
     ],
 )
 async def test_what_is_not_promoted(
@@ -230,7 +230,7 @@ async def test_what_is_not_promoted(
 ) -> None:
     made = project("toy")
     outcome, why = await played(made, monkeypatch, *tries, then=then or (lambda tree: None))
-    assert (outcome, why[: len(said)]) == ("no better", said)
+    assert (outcome, why[: len(said)]) == ("failed" if then is forged else "no better", said)
     assert "TIME_US = 50.0" in made.source("toy")
 
 

@@ -16,6 +16,7 @@ from kernbench.engine.save_queue import Decision, FolderChanges
 from kernbench.engine.session import Session
 from kernbench.events import (
     BuildFailed,
+    Notice,
     RunFinished,
     RunStarted,
     TaskLoaded,
@@ -163,6 +164,23 @@ async def test_a_folder_that_was_moved_away_is_not_made_again(watched: Callable[
     folder.with_name("moved").rename(folder)
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: len(summaries(it)) == 2)
+
+
+async def test_nothing_is_timed_against_a_damaged_best(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.confirmed()
+    best = it.session.state / "sources" / summaries(it)[0].source
+    (best / "solution.py").write_text("TIME_US = 1000.0\n")
+    write(folder, "TIME_US = 40.0")
+    await it.ended(2)
+    assert summaries(it)[1].vs_best is None
+    assert not summaries(it)[1].best
+    (said,) = (event.text for event in it.of(Notice) if "damaged" in event.text)  # type: ignore[attr-defined]
+    assert said.startswith("nothing is timed against the best: the stored source of #1 is damaged: files in ")
+    write(folder, "TIME_US = 50.0")  # the best again
+    await it.ended(3)
+    assert snapshot.is_whole(best)
 
 
 async def test_a_state_folder_that_cannot_be_written_is_named_with_its_reason_first(

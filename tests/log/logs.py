@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from kernbench.log.entries import iterations_file
 from kernbench.log.entries.entry_text import EntryText
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
+from kernbench.task import snapshot
 
 ENVIRONMENT = Environment(
     device="cuda:0",
@@ -85,7 +87,9 @@ def source_text(number: int) -> str:
 
 
 def source_hash(number: int) -> str:
-    return hashlib.sha256(source_text(number).encode() + str(number).encode()).hexdigest()
+    """As snapshot.py names a folder with this one file."""
+    text = source_text(number).encode()
+    return hashlib.sha256(f"solution.py\0{len(text)}\0".encode() + text).hexdigest()
 
 
 def row(case: str, base_us: float, speed: float, best: float | None, noise: random.Random, blocks: int) -> CaseResult:
@@ -204,6 +208,14 @@ def keep_source(task: Task, state: Path, sha: str, number: int) -> None:
     place = state / "sources" / sha
     place.mkdir(parents=True, exist_ok=True)
     (place / "solution.py").write_text(source_text(number))
+
+
+def add_to_source(state: Path, sha: str, name: str, data: bytes) -> None:
+    """Gives a stored source another file, and so another name, in the runs too."""
+    new = snapshot.keep({name: data, **snapshot.read(state / "sources" / sha)}, state)
+    shutil.rmtree(state / "sources" / sha)
+    runs = state / "runs.jsonl"
+    runs.write_text(runs.read_text(encoding="utf-8").replace(sha, new.sha), encoding="utf-8")
 
 
 def _run_lines(task: Task, summary: Summary, rows: list[CaseResult]) -> str:

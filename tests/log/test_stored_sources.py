@@ -24,7 +24,7 @@ from kernbench.log import stored_sources
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
 from kernbench.task import snapshot, source_files
-from tests.log.logs import make_log, source_hash, source_text
+from tests.log.logs import add_to_source, make_log, source_hash, source_text
 
 
 @pytest.fixture
@@ -59,6 +59,17 @@ def test_restore_keeps_what_was_there_and_what_is_not_its_own(task: Task, journa
     assert (folder / "notes.md").read_text() == "mine\n"
     assert (journal.state / "sources" / before / "solution.py").read_text() == "never run\n"
     assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
+
+
+@pytest.mark.parametrize("words", [("show", "2", "--source"), ("diff", "2", "now"), ("restore", "2")])
+def test_a_damaged_source_is_refused_by_its_name(task: Task, journal: Journal, words: tuple[str, ...]) -> None:
+    (journal.state / "sources" / source_hash(2) / "solution.py").write_text("other = 1\n")
+    before = (Path(task.folder) / "solution.py").read_text()
+    result = kernbench(words[0], task.folder, *words[1:])
+    assert result.exit_code == 1
+    assert f"the stored source of {words[1]} is damaged: " in str(result.exception)
+    assert "other = 1" not in result.output
+    assert (Path(task.folder) / "solution.py").read_text() == before
 
 
 def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journal) -> None:
@@ -121,8 +132,8 @@ def test_restore_leaves_links_and_what_the_task_needs(task: Task, journal: Journ
 
 
 def test_restore_leaves_the_sides_for_comparison(task: Task, journal: Journal) -> None:
-    folder, point = Path(task.folder), stored_sources.find(task, journal, "2")
-    (point.folder / "fast.py").write_text("old\n")
+    add_to_source(journal.state, source_hash(2), "fast.py", b"old\n")
+    folder, point = Path(task.folder), stored_sources.find(task, Journal(journal.state), "2")
     (folder / "fast.py").write_text("new\n")
     assert "fast.py" in stored_sources.restore(task, point, journal.state)[1]
     (folder / "fast.py").write_text("new\n")
@@ -438,8 +449,10 @@ def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: P
     best = stored_sources.summary_of(task, journal, "best")
     alone = kernbench("port", task.folder, "--to", str(target), "--force")
     assert "not written" not in alone.stderr
-    target.write_text("_old = 1\n")
-    (journal.state / "sources" / best.source / "solution.cu").write_text("// a kernel\n")
+    target.write_text("_old = 1
+")
+    add_to_source(journal.state, best.source, "solution.cu", b"// a kernel
+")
     result = kernbench("port", task.folder, "--to", str(target), "--force")
     assert "kernbench: not ported: solution.cu; the speedup may depend on" in result.stderr
 

@@ -11,7 +11,7 @@ from kernbench import export
 from kernbench.log import stored_sources
 from kernbench.log.runs.journal import Journal
 from kernbench.log.unified_diff import NO_NEWLINE, unified
-from tests.log.logs import make_log, source_hash
+from tests.log.logs import add_to_source, make_log, source_hash
 
 FILES = [
     (b"a = 1\nb = 2\n", b"a = 1\nb = 3\n"),
@@ -32,11 +32,11 @@ def test_git_applies_the_change_of_a_pull_request(tmp_path: Path, before: bytes 
     state = tmp_path / "rms_norm" / ".kernbench"
     for number, data in ((1, before), (2, after)):
         if data is not None:
-            (state / "sources" / source_hash(number) / "helper.py").write_bytes(data)
+            add_to_source(state, source_hash(number), "helper.py", data)
     export.export(task, state, "pr", tmp_path / "pr", before="1", after="2")
     tree = tmp_path / "tree"
     tree.mkdir()
-    for file in (state / "sources" / source_hash(1)).iterdir():
+    for file in stored_sources.find(task, Journal(state), "1").folder.iterdir():
         (tree / file.name).write_bytes(file.read_bytes())
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
     subprocess.run(["git", "apply", str(tmp_path / "pr" / "change.diff")], cwd=tree, check=True)

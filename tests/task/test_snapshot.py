@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,3 +61,60 @@ def test_a_full_disk_keeps_no_half_a_copy(tmp_path: Path, monkeypatch: pytest.Mo
             snapshot.take(folder, state)
     assert list((state / "sources").iterdir()) == []
     assert snapshot.take(folder, state).folder.is_dir()
+
+
+FILES = {"solution.py": b"x = 1\n", "sub/tile.py": b"y = 2\n"}
+
+
+def emptied(stored: Path) -> None:
+    (stored / "solution.py").write_bytes(b"")
+
+
+def rewritten(stored: Path) -> None:
+    (stored / "sub" / "tile.py").write_bytes(b"y = 3\n")
+
+
+def incomplete(stored: Path) -> None:
+    (stored / "sub" / "tile.py").unlink()
+
+
+def linked(stored: Path) -> None:
+    stored.rename(stored.with_name("elsewhere"))
+    stored.symlink_to("elsewhere")
+
+
+def replaced_by_a_file(stored: Path) -> None:
+    shutil.rmtree(stored)
+    stored.touch()
+
+
+@pytest.mark.parametrize("damage", [emptied, rewritten, incomplete, linked, replaced_by_a_file])
+def test_a_damaged_snapshot_is_not_whole_and_is_stored_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    stored = snapshot.keep(FILES, tmp_path).folder
+    assert snapshot.is_whole(stored)
+    damage(stored)
+    assert not snapshot.is_whole(stored)
+    assert snapshot.keep(FILES, tmp_path).folder == stored
+    assert snapshot.is_whole(stored)
+    assert snapshot.read(stored) == FILES
+    assert len(list(stored.parent.glob(".gone-*"))) == 1
+
+
+def test_a_stored_source_gets_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = set()
+    monkeypatch.setattr(snapshot.os, "fsync", lambda handle: synced.add(os.readlink(f"/proc/self/fd/{handle}")))
+    stored = snapshot.keep(FILES, tmp_path).folder
+    for thread in set(threading.enumerate()) - {threading.current_thread()}:
+        thread.join()
+    assert synced >= {str(path) for path in (*stored.rglob("*"), stored, stored.parent)}
+
+
+def test_what_a_run_adds_to_its_snapshot_is_no_damage_and_no_part_of_it(tmp_path: Path) -> None:
+    stored = snapshot.keep(FILES, tmp_path).folder
+    time.sleep(0.01)  # a file system's clock has ticks
+    (stored / "tuned.json").write_text("[64]")
+    assert sorted(snapshot.kept_files(stored)) == sorted(FILES)
+    snapshot.keep(FILES, tmp_path)
+    assert (stored / "tuned.json").exists()
+    (stored / "solution.py").write_bytes(b"x = 2\n")
+    assert not snapshot.is_whole(stored)

@@ -83,10 +83,7 @@ def candidate(tree: TaskTree, known: Collection[str]) -> Candidate:
     own = [run for run in journal.summaries if (run.source, run.task_hash) == (tree.start.source, task.hash)]
     if before is None and any(run.right for run in own):
         raise NotPromoted("the source as it is is right but was not confirmed, so its best had nothing to beat")
-    point = stored_sources.point(journal, best)
-    if snapshot.sha_of(point.folder, tree.state, task.ignore) != best.source:
-        raise NotPromoted("the stored source of its best was changed after its run")
-    return Candidate(best, point)
+    return Candidate(best, stored_sources.point(journal, best))
 
 
 def difference(tree: TaskTree, won: Candidate) -> str:
@@ -131,7 +128,7 @@ def _log_comes_along(tree: TaskTree) -> str:
         return f"; {LOG} was edited in the worktree, so the log stays there"
     for source in (tree.state / "sources").iterdir():
         target = tree.user_state / "sources" / source.name
-        if source.is_dir() and not source.is_symlink() and not target.exists():
+        if snapshot.is_whole(source) and not target.exists():
             snapshot.store(snapshot.read(source), target)
     if theirs:
         with written_aside(tree.user / LOG, theirs) as move:

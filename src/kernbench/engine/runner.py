@@ -154,7 +154,7 @@ class Runner:
         series = self._logbook.series(order.task, order.environment, order.condition)
         waiting = (run for run in reversed(series) if run.is_unsettled and may_be_best(series, run))
         run = next(waiting, None)
-        if run is None or self.confirmations.knows(run.run) or not self._logbook.source(run.source).is_dir():
+        if run is None or self.confirmations.knows(run.run) or not self._logbook.has_source(run.source):
             return
         source = Source(run.source, run.code, self._logbook.source(run.source))
         baseline = Baseline.parse(order.task.baseline, order.task).of(source.folder)

@@ -332,7 +332,8 @@ class Session:
         self.logbook.journal.read_new()  # another process may have logged a new best since
         self.logbook.refresh()
         plan = self._runner.plan(self._order(job, source, environment))
-        return plan, [*source_files.too_large(self.task, self.state), *self._baseline.notes]
+        damage = [] if plan.best else self.logbook.damage(self.task, environment, self.options.condition)
+        return plan, [*source_files.too_large(self.task, self.state), *self._baseline.notes, *damage]
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> RunOrder:
         known = job.reason in ("open", "key") and self.logbook.has_entry(source)

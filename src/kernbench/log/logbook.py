@@ -20,7 +20,7 @@ from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import Confirmed, Summary
 from kernbench.log import best as best_source
-from kernbench.log import profile_evidence
+from kernbench.log import profile_evidence, stored_sources
 from kernbench.log.entries import entry_text, iterations_file, pulled_entries
 from kernbench.log.entries.entry_list import EntryList
 from kernbench.log.entries.iterations_file import add_confirmation, add_second_try
@@ -72,7 +72,15 @@ class Logbook:
         if environment is None:
             return None
         best = best_of(self.series(task, environment, l2))
-        return best.source if best and self.source(best.source).is_dir() else None
+        return best.source if best and self.has_source(best.source) else None
+
+    def damage(self, task: Task, environment: Environment, l2: str) -> list[str]:
+        """Why no source is timed against the best, if the stored one is damaged."""
+        best = best_of(self.series(task, environment, l2))
+        if best is None or self.has_source(best.source) or not self.source(best.source).is_dir():
+            return []
+        name = f"#{best.iteration}" if best.iteration is not None else best.source[: entry_text.HASH]
+        return [f"nothing is timed against the best: {stored_sources.damaged(self.source(best.source), name)}"]
 
     def has_entry(self, source: snapshot.Source) -> bool:
         """Whether an entry is about this source; it may still wait for ITERATIONS.md."""
@@ -83,8 +91,7 @@ class Logbook:
         """Whether a stored source has the code of this one."""
         if sha == source.sha:
             return True
-        stored = self.source(sha)
-        return stored.is_dir() and snapshot.code_of(stored, task) == source.code
+        return self.has_source(sha) and snapshot.code_of(self.source(sha), task) == source.code
 
     def last_comparable(
         self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold"
@@ -126,6 +133,9 @@ class Logbook:
     def source(self, sha: str) -> Path:
         return self.state / "sources" / sha
 
+    def has_source(self, sha: str) -> bool:
+        return snapshot.is_whole(self.source(sha))
+
     def number_of(self, source: snapshot.Source) -> int | None:
         """Number of the entry about this source, or of one in the current series with the same code; the log may come
         from another machine."""
@@ -138,8 +148,8 @@ class Logbook:
     def _code_of(self, sha: str) -> str:
         """Code hash of a stored source; empty if it is not here."""
         if sha not in self._codes:
-            stored = self.source(sha)
-            self._codes[sha] = snapshot.code_of(stored, self.task) if self.task and stored.is_dir() else ""
+            is_here = self.task is not None and self.has_source(sha)
+            self._codes[sha] = snapshot.code_of(self.source(sha), self.task) if is_here else ""
         return self._codes[sha]
 
     @property
@@ -264,7 +274,7 @@ class Logbook:
     def _text_of(self, run: Summary, number: int) -> str:
         """The text of an entry that waited. The task is as it was for its run: it may have changed since."""
         task = self.task
-        if task is None or task.hash != run.task_hash:
+        if (task is None or task.hash != run.task_hash) and self.has_source(run.source):
             with contextlib.suppress(UserError, OSError):
                 task = taskfile.load(self.source(run.source))
         task = task or taskfile.load(self.path.parent)

@@ -60,7 +60,7 @@ def find(
         kept = kept_sources(journal.state, reference)
         if len(kept) != 1:
             raise
-        return StoredSource(kept[0].name[:8], kept[0], journal.state)
+        return StoredSource(kept[0].name[:8], _whole(kept[0], kept[0].name[:8]), journal.state)
     return point(journal, summary) if summary.local_run is summary else _brought_along(task, journal, summary)
 
 
@@ -81,14 +81,26 @@ def point(journal: Journal, summary: Summary) -> StoredSource:
     if not _is_snapshot(folder):
         source = f"the source of {_name(summary)} ({summary.source[:8]})"
         raise SourceError(f"{source} is not in this state folder ({journal.state})")
-    return StoredSource(_name(summary), folder, journal.state, summary)
+    return StoredSource(_name(summary), _whole(folder, _name(summary)), journal.state, summary)
+
+
+def _whole(folder: Path, name: str) -> Path:
+    if not snapshot.is_whole(folder):
+        raise SourceError(damaged(folder, name))
+    return folder
+
+
+def damaged(folder: Path, name: str) -> str:
+    """What is wrong with a stored source whose files are not those that its folder is named after."""
+    what_to_do = "run the same files again to store them anew"
+    return f"the stored source of {name} is damaged: files in {folder} are not what was run; {what_to_do}"
 
 
 def _brought_along(task: Task, journal: Journal, summary: Summary) -> StoredSource:
     """A pulled log comes without its sources; the folder may hold the one that was shipped with it."""
     kept = kept_sources(journal.state, summary.source)
     if len(kept) == 1:
-        return StoredSource(_name(summary), kept[0], journal.state, summary)
+        return StoredSource(_name(summary), _whole(kept[0], _name(summary)), journal.state, summary)
     folder = Path(task.folder)
     if summary.source and snapshot.sha_of(folder, journal.state, task.ignore).startswith(summary.source):
         return StoredSource(_name(summary), folder, journal.state, summary)
@@ -216,12 +228,9 @@ def solution_files(point: StoredSource, task: Task) -> list[Path]:
 
 
 def _files(point: StoredSource, task: Task) -> list[Path]:
-    """Refuses a snapshot with a link in it: kernbench makes none, and it could lead anywhere."""
-    found = source_files(point.folder, point.state, task.ignore)
-    link = next((path for path in found if _is_link(point.folder, path)), None)
-    if link is not None and point.folder != Path(task.folder):
-        raise SourceError(f"{point.folder / link} is a link, which kernbench did not make; remove it")
-    return found
+    if point.folder == Path(task.folder):
+        return source_files(point.folder, point.state, task.ignore)
+    return [Path(name) for name in snapshot.kept_files(point.folder)]
 
 
 def texts(point: StoredSource, task: Task) -> dict[str, str]:

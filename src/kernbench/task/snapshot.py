@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,15 @@ from harness.shared.regular_file import NotRegular, read_bytes
 from harness.shared.task import Task
 from harness.shared.used_files import LARGEST_FILE, PARSED
 from harness.shared.used_files import code_of as code_of_file
-from kernbench.task.source_files import source_files
+from kernbench.task.source_files import Stamps, source_files, stamps
 
 WORDS = re.compile(rb"\w+")
 LOOKS_AROUND = re.compile(
     rb"\b(?:i?glob|rglob|listdir|scandir|iterdir|walk|import_module|__import__|spec_from_file_location|runpy|exec)\b"
 )
 """Ways to load a file without naming it."""
+_checked: dict[Path, tuple[Stamps, Sequence[str]]] = {}
+"""What `kept_files` found, which holds until a file's stamp changes."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +96,63 @@ def keep(contents: Mapping[str, bytes], state: Path, task: Task | None = None) -
 
 
 def store(contents: Mapping[str, bytes], target: Path) -> None:
-    """Writes the files into a new folder, whole or not at all; one that exists already has them."""
+    """Writes the files into a new folder, whole or not at all, unless one has them already; a damaged one makes way."""
     with contextlib.suppress(OSError):
         os.utime(target)  # in use again: pruning leaves it alone
-    if not target.is_dir():
+    if not _holds(target, contents):
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
         try:
             _write(contents, scratch)
+            with contextlib.suppress(FileNotFoundError):
+                target.rename(scratch.with_name(scratch.name.replace(".new-", ".gone-")))  # pruning removes it
             scratch.rename(target)  # whole or not at all
+            threading.Thread(target=_sync, args=(target,)).start()
         except OSError:
             shutil.rmtree(scratch, ignore_errors=True)  # on a full disk the partial copy takes up space
-            if not target.is_dir():  # else another workbench was faster
+            if not _holds(target, contents):  # else another workbench was faster
                 raise
+
+
+def _holds(folder: Path, contents: Mapping[str, bytes]) -> bool:
+    try:
+        same = (read_bytes(folder / name, len(data)) == data for name, data in contents.items())
+        return not folder.is_symlink() and all(same)
+    except (OSError, NotRegular):
+        return False
 
 
 def _write(contents: Mapping[str, bytes], folder: Path) -> None:
     for name, data in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
+
+
+def _sync(folder: Path) -> None:
+    """Makes a power cut leave no empty files. A run need not wait for this: `kept_files` finds them."""
+    with contextlib.suppress(OSError):
+        for path in [*folder.rglob("*"), folder, folder.parent]:
+            handle = os.open(path, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+
+
+def is_whole(folder: Path) -> bool:
+    return bool(kept_files(folder))
+
+
+def kept_files(folder: Path) -> Sequence[str]:
+    """The files whose hash is the snapshot's name; none if it is damaged, not there, or a link, which kernbench does not
+    make. A run may have added files, such as tuned constants: those are the newest and do not count."""
+    if folder.is_symlink() or not folder.is_dir():
+        return ()
+    now = stamps(folder, None)
+    if folder not in _checked or _checked[folder][0] != now:
+        contents = {name: data for name, data in read(folder).items() if name in now}
+        ages = sorted({written for written, _size, _inode in now.values()}, reverse=True)
+        older = ({name: data for name, data in contents.items() if now[name][0] <= age} for age in ages)
+        _checked[folder] = now, next((tuple(files) for files in older if _digest(files) == folder.name), ())
+    return _checked[folder][1]
 
 
 def read(folder: Path, state: Path | None = None, ignore: Sequence[str] = ()) -> dict[str, bytes]:
