@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -113,3 +114,25 @@ def test_the_log_keeps_the_first_lines_of_a_second_and_counts_the_rest() -> None
 def test_bytes_that_are_no_text_do_not_reach_the_screen() -> None:
     text = b"\x1b[2J\xff\x00ok\tfine\n\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07\n"
     assert LogLimiter().feed(text, 0.0) == ["\ufffd?ok\tfine", "red bell?"]
+
+
+def wrapper(place: Path) -> Path:
+    place.write_text(f'#!/bin/sh\necho "loading modules..."\nprintf "no end of line"\nexec {sys.executable} "$@"\n')
+    place.chmod(0o755)
+    return place
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("module", ["worker", "judge", "precompile.server", "transfer.step_worker"])
+async def test_what_a_python_prints_at_startup_is_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setenv("FAKE_BUILDER", "deaf")
+    device = None if module == "precompile.server" else "cpu"
+    child = await ChildProcess.start(str(wrapper(tmp_path / "python")), FAKE, device, lines.append, module=module)
+    try:
+        await asyncio.wait_for(child.wait_ready(), 60)
+    finally:
+        await child.close()
+    assert {"loading modules...", "no end of line"} <= set(lines)

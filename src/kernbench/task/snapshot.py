@@ -142,7 +142,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def kept_files(folder: Path) -> Sequence[str]:
-    """The files whose hash is the snapshot's name; none if it is damaged, not there, or a link, which kernbench does not
+    """The files whose hash is the snapshot's name; none if it is damaged, missing, or a link, which kernbench does not
     make. A run may have added files, such as tuned constants: those are the newest and do not count."""
     if folder.is_symlink() or not folder.is_dir():
         return ()

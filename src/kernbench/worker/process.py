@@ -2,8 +2,8 @@
 
 The child runs `harness.worker` (or `harness.precompile.server`) in any Python that has torch. A few lines passed to
 `-c` build the package `harness` from its folder by importlib: neither that folder nor its parent gets on the child's
-`sys.path`, and the workbench's PYTHONPATH is not inherited. Its stdout carries only events; the kernel's output arrives
-on stderr, clipped and rate-limited here, so that no flood reaches the screen.
+`sys.path`, and the workbench's PYTHONPATH is not inherited. From its greeting on, its stdout carries only events; the
+kernel's output arrives on stderr, clipped and rate-limited here, so that no flood reaches the screen.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ spec.loader.exec_module(package)
 importlib.import_module("harness." + module).main(*words)
 """
 """For `python -c`; arguments: the harness's folder, the module whose main runs, and its arguments."""
+GREETING = b'{"event"'
+"""How a child's first event begins. What comes before is output: a wrapper script or a sitecustomize may print."""
 LONGEST_EVENT = 32 * 1024 * 1024
 DRAIN_SECONDS = 0.1
 """For the last events of a worker that has exited."""
@@ -103,6 +105,7 @@ class ChildProcess:
         self.refusal = ""
         """What was wrong with a line, if one ended the worker."""
         self.log_tail: list[str] = []
+        self._limiter = LogLimiter()
         self._stack: list[str] | None = None
         """The lines since the worker was asked where it is; they do not reach the log."""
         self._ready = asyncio.Event()
@@ -244,7 +247,12 @@ class ChildProcess:
     async def _read_events(self) -> None:
         try:
             while line := await self.program.events.readline():
-                self._receive(json.loads(line))
+                if not self._greeted:
+                    printed, _, _ = line.partition(GREETING)
+                    self._log(self._limiter.feed(printed, asyncio.get_running_loop().time()))
+                    line = line.removeprefix(printed)
+                if line:
+                    self._receive(json.loads(line))
             return
         except Refused as problem:
             self.refusal = str(problem)
@@ -295,7 +303,7 @@ class ChildProcess:
         return text if self._greeted else f"{text}; does {self._python} have torch? choose another with --python"
 
     async def _read_log(self) -> None:
-        limiter = LogLimiter()
+        limiter = self._limiter
         loop = asyncio.get_running_loop()
         while True:
             try:
