@@ -61,6 +61,17 @@ def test_restore_keeps_what_was_there_and_what_is_not_its_own(task: Task, journa
     assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
 
 
+@pytest.mark.parametrize("target", [None, "kept.py"])
+def test_a_solution_that_is_gone_is_restored(task: Task, target: str | None) -> None:
+    solution = Path(task.folder) / "solution.py"
+    solution.unlink()
+    if target is not None:
+        solution.symlink_to(target)
+    for words in (("log",), ("show", "2"), ("diff", "1", "2"), ("restore", "2")):
+        assert kernbench(words[0], task.folder, *words[1:]).exit_code == 0
+    assert solution.read_text() == source_text(2)
+
+
 @pytest.mark.parametrize("words", [("show", "2", "--source"), ("diff", "2", "now"), ("restore", "2")])
 def test_a_damaged_source_is_refused_by_its_name(task: Task, journal: Journal, words: tuple[str, ...]) -> None:
     (journal.state / "sources" / source_hash(2) / "solution.py").write_text("other = 1\n")

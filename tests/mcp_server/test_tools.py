@@ -160,6 +160,18 @@ async def test_several_tasks_and_one_worker(folder: Path, opens: Opens) -> None:
     ]
 
 
+async def test_a_solution_that_is_gone_is_restored_or_written(folder: Path, opens: Opens) -> None:
+    script, text = await opens(desk_on(folder)), (folder / "solution.py").read_text()
+    await script.call("run", hypothesis="as it is")
+    (folder / "solution.py").unlink()
+    assert "solution.py: no such file" in await script.refusal("run", hypothesis="h")
+    assert (await script.call("restore", source="1")).changed == ["solution.py"]
+    (folder / "solution.py").unlink()
+    await script.call("write_source", path="parts.py", text="X = 1\n")
+    await script.call("write_source", path="solution.py", text=text)
+    assert (folder / "solution.py").read_text() == text
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [

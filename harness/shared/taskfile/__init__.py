@@ -31,7 +31,8 @@ AS_REFERENCE = ("reference", "any")
 """Whether the outputs' layout and dtype have to be those of the reference."""
 
 
-def load(folder: Path) -> Task:
+def load(folder: Path, *, solution: bool = True) -> Task:
+    """With `solution=False` solution.py may be missing: the log can be read, and restored from, all the same."""
     folder = folder.resolve()
     path = folder / "task.toml"
     data = read.toml(path, "no such file; `kernbench new NAME` creates a task to start from")
@@ -40,7 +41,8 @@ def load(folder: Path) -> Task:
     if not entry.isidentifier():
         raise TaskError(path, "entry", f"{shown(entry)} is not a function name")
     baseline = _baseline(path, data)
-    read.file_bytes(folder / SOLUTION, "no such file; create it and define the entry named in task.toml")
+    if solution:
+        read.file_bytes(folder / SOLUTION, "no such file; create it and define the entry named in task.toml")
     _defines(folder / "reference.py", "entry", entry, "make_inputs")
     if baseline not in NAMED_BASELINES:
         _defines(folder / baseline, "entry", entry)

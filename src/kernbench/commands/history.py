@@ -35,7 +35,7 @@ def located(task: str | None, state: Path | None, to_edit: bool = False) -> tupl
     """The task and its state folder. A shipped task of an installed package can be read, not edited."""
     from kernbench.task import lookup
 
-    loaded = load_task(task, to_edit)
+    loaded = load_task(task, to_edit, solution=False)
     return loaded, state.resolve() if state else Path(loaded.folder) / lookup.STATE_FOLDER
 
 

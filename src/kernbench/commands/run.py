@@ -130,11 +130,11 @@ def idle_device() -> str:
     return "cuda:0"
 
 
-def load_task(name: str | None, to_edit: bool = True) -> Task:
+def load_task(name: str | None, to_edit: bool = True, *, solution: bool = True) -> Task:
     from harness.shared import taskfile
     from kernbench.suites import opening
 
-    return taskfile.load(opening.task_folder(name, to_edit))
+    return taskfile.load(opening.task_folder(name, to_edit), solution=solution)
 
 
 def make_session(task: Task, options: Options, state: Path | None) -> Session:

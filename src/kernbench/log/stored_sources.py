@@ -179,7 +179,7 @@ def _must_stay_inside(folder: Path, path: Path) -> None:
     target = (folder / path).resolve()
     if not target.is_relative_to(folder.resolve()):
         where = f"{path} is a link to {target}, outside the task's folder"
-        what_to_do = "replace the link with a copy of that file and restore again"
+        what_to_do = "remove the link, or replace it with a copy of that file, and restore again"
         raise SourceError(f"{where}; nothing was restored: {what_to_do}")
 
 

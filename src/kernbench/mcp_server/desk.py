@@ -63,15 +63,15 @@ class Desk:
 
     # -- for every tool ---------------------------------------------------------------------------------------------
 
-    def task(self, name: str) -> tuple[Task, Path]:
+    def task(self, name: str, *, solution: bool = True) -> tuple[Task, Path]:
         """The task as it is now, and the folder of its runs, which may not exist yet. Starts the budget's minutes."""
         self.budget.begin()
         folder = self.tasks.folder(name)
-        return taskfile.load(folder), folder / lookup.STATE_FOLDER
+        return taskfile.load(folder, solution=solution), folder / lookup.STATE_FOLDER
 
     async def on_task(self, name: str, work: Callable[..., T], *given: Any) -> T:
         """What needs no worker, in a thread: `work` gets the task and the folder of its runs first."""
-        return await asyncio.to_thread(lambda: work(*self.task(name), *given))
+        return await asyncio.to_thread(lambda: work(*self.task(name, solution=False), *given))
 
     def status(self) -> StatusAnswer:
         self.budget.begin()

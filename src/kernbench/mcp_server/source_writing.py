@@ -113,7 +113,7 @@ def _same_task(task: Task, name: PurePosixPath, data: bytes) -> None:
         _linked(Path(task.folder), Path(place), name)
         (Path(place) / name).write_bytes(data)
         try:
-            after = taskfile.load(Path(place))
+            after = taskfile.load(Path(place), solution=False)
         except TaskError as problem:
             raise NotWritten(f"{name} was not written: with it, the task cannot be read ({problem.problem})") from None
     if after.hash != task.hash or name.as_posix() in after.own_files:
