@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -79,6 +80,20 @@ def test_without_the_extra_a_sentence_says_how_to_get_it(monkeypatch: pytest.Mon
 def test_a_mistake_is_reported_before_anything_is_served(words: list[str], folder: Path) -> None:
     pytest.importorskip("mcp", reason="the MCP Python SDK is not installed (extra `mcp`)")
     assert CliRunner().invoke(cli, ["mcp", str(folder), *words]).exit_code != 0
+
+
+def test_a_line_that_is_no_message_is_answered(folder: Path) -> None:
+    pytest.importorskip("mcp", reason="the MCP Python SDK is not installed (extra `mcp`)")
+    half = rb'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"arguments":{"text":"\ud800"}}}'
+    words = [sys.executable, "-m", "kernbench", "mcp", str(folder)]
+    lines = [half, b"no JSON", b'{"jsonrpc":"2.0","id":[1]}', b""]
+    done = subprocess.run(words, input=b"\n".join(lines), stdout=subprocess.PIPE, check=True, timeout=60)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [
+        (9, -32700),
+        (None, -32700),
+        (None, -32700),
+    ]
 
 
 @pytest.mark.parametrize(("how", "code"), [("stdin ends", 0), ("SIGTERM", 130), ("stdout ends", 141)])

@@ -148,8 +148,9 @@ class Logbook:
     def _code_of(self, sha: str) -> str:
         """Code hash of a stored source; empty if it is not here."""
         if sha not in self._codes:
-            is_here = self.task is not None and self.has_source(sha)
-            self._codes[sha] = snapshot.code_of(self.source(sha), self.task) if is_here else ""
+            self._codes[sha] = ""
+            if self.task is not None and self.has_source(sha):
+                self._codes[sha] = snapshot.code_of(self.source(sha), self.task)
         return self._codes[sha]
 
     @property

@@ -68,17 +68,12 @@ def kept_sources(state: Path, digits: str) -> list[Path]:
     """Snapshots whose hash begins with these digits."""
     if len(digits) < LEAST_DIGITS or not all(digit in string.hexdigits for digit in digits):
         return []
-    return [folder for folder in (state / "sources").glob(f"{digits}*") if _is_snapshot(folder)]
-
-
-def _is_snapshot(folder: Path) -> bool:
-    """A link in its place could lead anywhere; kernbench makes none."""
-    return folder.is_dir() and not folder.is_symlink()
+    return [folder for folder in (state / "sources").glob(f"{digits}*") if folder.is_dir()]
 
 
 def point(journal: Journal, summary: Summary) -> StoredSource:
     folder = journal.state / "sources" / summary.source
-    if not _is_snapshot(folder):
+    if not folder.is_dir():
         source = f"the source of {_name(summary)} ({summary.source[:8]})"
         raise SourceError(f"{source} is not in this state folder ({journal.state})")
     return StoredSource(_name(summary), _whole(folder, _name(summary)), journal.state, summary)

@@ -64,6 +64,7 @@ def serve(
     from kernbench.mcp_server import served_tasks
     from kernbench.mcp_server.desk import Desk
     from kernbench.mcp_server.run_budget import RunBudget
+    from kernbench.mcp_server.stdio import serve
     from kernbench.mcp_server.tools import make_server
 
     served = served_tasks.find(tasks)
@@ -76,7 +77,7 @@ def serve(
 
     async def main() -> int:
         desk = Desk(served, options, RunBudget(runs, minutes, spent=spent))
-        serving = asyncio.create_task(make_server(desk).run_stdio_async())
+        serving = asyncio.create_task(serve(make_server(desk)))
         try:
             await asyncio.wait([serving])
         except asyncio.CancelledError:
