@@ -29,7 +29,7 @@ from kernbench.log import stored_sources
 from kernbench.log.runs.journal import Journal
 from kernbench.machine.plain_text import plain
 from tests import ROOT
-from tests.log.logs import make_log, make_task, source_hash
+from tests.log.logs import make_log, make_task, source_hash, write_entries
 from tests.log.test_entry_text import profile
 
 ODD = '<script>alert(1)</script> | "q" & \\'
@@ -56,6 +56,16 @@ def rows_of(state: Path) -> dict[tuple[str, str], CaseResult]:
 
 def number(text: str) -> float | None:
     return float(text) if text else None
+
+
+@pytest.mark.parametrize("name", ["ITERATIONS.md", "task.toml", "solution.py", "reference.py", ".kernbench/runs.jsonl"])
+def test_no_export_replaces_what_belongs_to_the_task(task: Task, name: str) -> None:
+    write_entries(task)
+    path = Path(task.folder) / name
+    before = path.read_bytes()
+    result = kernbench(task, "--format", "md", "-o", str(path), "--force")
+    assert str(result.exception) == f"{path} belongs to the task; export to a file of another name"
+    assert path.read_bytes() == before
 
 
 def test_csv_parses_back_to_the_numbers_of_the_log(task: Task, state: Path) -> None:

@@ -82,14 +82,16 @@ def _export_solution(
     from kernbench.export.write_files import write_all
     from kernbench.suites.exported_solution import exported
 
-    content = exported(*opened(task, state), kind, after)
+    loaded, journal = opened(task, state)
+    content = exported(loaded, journal, kind, after)
     files = content if isinstance(content, dict) else {"": content}
     if target == "-":
         if isinstance(content, dict):
             raise click.UsageError(f"--format {kind} writes a folder; name it with -o")
         sys.stdout.buffer.write(content)
         return
-    for path in write_all({Path(target) / name: data for name, data in files.items()}, force):
+    paths = {Path(target) / name: data for name, data in files.items()}
+    for path in write_all(paths, force, loaded, journal.state):
         click.echo(f"wrote {path}", err=True)
 
 

@@ -49,11 +49,11 @@ def export(
 
         made = pull_request.make(collect(task, state), before, after, anyway)
         files: dict[str, str | bytes] = {**made.files, **made.images}
-        paths = write_all({target / name: content for name, content in files.items()}, force)
+        paths = write_all({target / name: content for name, content in files.items()}, force, task, state)
         made.note(state)
         return paths
     _refuse_folder(target)
-    return write_all({target: text(task, state, format)}, force)
+    return write_all({target: text(task, state, format)}, force, task, state)
 
 
 def text(

@@ -6,13 +6,23 @@ import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from harness.shared.task import Task
+from harness.shared.used_files import SOLUTION
 from kernbench.atomic_write import written_aside
 from kernbench.export.formats import ExportError
+from kernbench.log import stored_sources
 from kernbench.log.entries.pulled_entries import UNDECODED
 
 
-def write_all(files: Mapping[Path, str | bytes], force: bool) -> list[Path]:
-    """Writes every file under a temporary name first, so that a full disk leaves none of them; returns their paths."""
+def write_all(files: Mapping[Path, str | bytes], force: bool, task: Task, state: Path) -> list[Path]:
+    """Writes every file under a temporary name first, so that a full disk leaves none of them; returns their paths.
+    Never over the task's own files, its solution or its log."""
+    names = ("ITERATIONS.md", SOLUTION, *stored_sources.frozen(task))
+    own = {(Path(task.folder) / name).resolve() for name in names}
+    for place in map(Path.resolve, files):
+        inside = place.is_relative_to(state.resolve()) and not place.is_relative_to(state.resolve() / "exports")
+        if place in own or inside:
+            raise ExportError(f"{place} belongs to the task; export to a file of another name")
     taken = [path for path in files if path.exists()]
     if taken and not force:
         raise ExportError(f"{taken[0]} already exists; use `--force` to overwrite it")
