@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from harness.shared import taskfile
+from kernbench.cli import cli
 from kernbench.events import Notice, RunFinished, Summary
 from kernbench.log.entries import iterations_file, log_lock
 from kernbench.log.entries.log_lock import LogbookError, LogHeld
@@ -81,6 +83,23 @@ async def test_a_held_log_delays_the_entry_alone(watched: Callable[..., Watched]
     write(folder, "TIME_US = 20.0")
     await it.ended(4)
     assert summaries(it)[-1].iteration == 4
+
+
+@pytest.mark.anyio
+async def test_a_run_writes_the_entries_that_wait_and_the_log_names_them(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    first = watched()
+    (folder / "ITERATIONS.md").touch()
+    with held(folder / "ITERATIONS.md"):
+        await first.session.run_once(iteration=True)
+        await first.session.close()
+    told = CliRunner().invoke(cli, ["log", str(folder)])
+    assert told.output == "kernbench: 1 entry waits for ITERATIONS.md; the next run tries again\n"
+    again = watched()
+    await again.session.run_once(iteration=False)
+    assert "entry 1 is now in ITERATIONS.md" in said(again)
+    assert headings(folder / "ITERATIONS.md") == [1]
 
 
 @pytest.mark.anyio

@@ -53,6 +53,8 @@ def warned(task: Task, journal: Journal) -> PulledEntries:
     entries = stored_sources.entries_of(task)
     if problem := entries.problem(journal):
         click.echo(f"kernbench: {problem}", err=True)
+    if journal.unwritten:
+        click.echo(f"kernbench: {journal.unwritten}", err=True)
     return entries
 
 
@@ -106,10 +108,9 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
             click.echo(json_text(encode("iteration", entry, best_now=entries.is_best_now(entry), **by_gpu)))
         return
     if not entries:
-        click.echo(
-            f"no iterations of {loaded.name} yet; a save in the workbench or `run -m` logs one",
-            err=True,
-        )
+        if not journal.waiting:
+            hint = "a save in the workbench or `run -m` logs one"
+            click.echo(f"no iterations of {loaded.name} yet; {hint}", err=True)
         return
     speeds = [gpu_types.short(name) for name in types.names] or ["geomean"]
     titles = ("#", "age", "source", *speeds, "outcome", "stall", "hypothesis")

@@ -226,6 +226,8 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     )
     app.run(mouse=not no_mouse)
     leave_if_failed(app.mistake, app.return_code)
+    if unwritten := getattr(app.engine, "unwritten", ""):
+        click.echo(f"kernbench: {unwritten}", err=True)
     problem = getattr(app.engine, "problem", None)
     if problem is not None:
         click.echo(f"kernbench: {problem}", err=True)

@@ -111,6 +111,10 @@ class Session:
         return self._lock.is_alone
 
     @property
+    def unwritten(self) -> str:
+        return self.logbook.journal.unwritten
+
+    @property
     def state(self) -> Path:
         return self.logbook.state
 
@@ -152,6 +156,8 @@ class Session:
         the idle work came first. Raises the error of a listener once the run is over."""
         self._wake.clear()
         outcome = await self._execute(Job("command", time.monotonic(), iteration))
+        with contextlib.suppress(UserError):  # an entry that cannot be written yet waits on
+            await self._waiting_entries.write()
         self._listeners.raise_failure()
         return outcome
 

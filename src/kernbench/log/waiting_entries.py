@@ -31,11 +31,12 @@ class WaitingEntries:
             await self._may_wait.wait()
             self._may_wait.clear()
             try:
-                numbers = await self._logbook.in_thread(self._logbook.enter_waiting)
+                await self.write()
             except UserError:  # the run said so
                 self._may_wait.set()
                 await asyncio.sleep(RETRY)
-                continue
-            if numbers:
-                named = f"entries {numbers[0]} to {numbers[-1]} are" if len(numbers) > 1 else f"entry {numbers[0]} is"
-                self._emit(Notice(f"{named} now in ITERATIONS.md"))
+
+    async def write(self) -> None:
+        if numbers := await self._logbook.in_thread(self._logbook.enter_waiting):
+            named = f"entries {numbers[0]} to {numbers[-1]} are" if len(numbers) > 1 else f"entry {numbers[0]} is"
+            self._emit(Notice(f"{named} now in ITERATIONS.md"))

@@ -24,6 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
+from harness.shared import format as fmt
 from harness.shared.lines import SCHEMA, UNREADABLE, decode_checked, encode, to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
@@ -102,6 +103,12 @@ class Journal:
         """Runs that this process finished and is to confirm: no other one can, because a source can append a line."""
         self._is_shorter = self._is_claimed = False
         self._read()
+
+    @property
+    def unwritten(self) -> str:
+        """What waits for ITERATIONS.md, in words."""
+        waiting = fmt.plural(len(self.waiting), "entry waits", "entries wait")
+        return f"{waiting} for ITERATIONS.md; the next run tries again" if self.waiting else ""
 
     def old_hashes(self, task: Task) -> frozenset[str]:
         """Hashes that older versions gave this task, by its files now or as a run recorded them."""
