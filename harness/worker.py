@@ -207,6 +207,9 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
             run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name, ahead), watch)
             {"run": run.go, "floor": run.floors, "prepare": run.prepare, "confirm": run.confirm}[kind]()
     except BaseException as problem:  # an internal error must not end the worker silently
+        if not os.path.exists(__file__):
+            print("the source changed the root folder of its process (chroot), where nothing is found any more")
+            os._exit(1)  # no run could use this worker
         from harness.load.failure import Paths, describe
 
         fault = describe(problem, Paths(os.sep))

@@ -3,8 +3,8 @@
     with written_aside(path, data) as move:
         move()
 
-Links are followed. The file's mode is kept, and its owner as far as this user may. An OSError names
-the target, not the temporary file.
+Links are followed. The file's mode is kept, and its owner where that is permitted; another hard link keeps the old
+contents. An OSError names the target, not the temporary file.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _write(scratch: Path, data: bytes, target: Path, durable: bool) -> None:
             if durable:
                 os.fsync(file.fileno())
         with contextlib.suppress(FileNotFoundError):
-            before = target.stat()
-            with contextlib.suppress(PermissionError):
-                os.chown(scratch, before.st_uid, before.st_gid)
-            scratch.chmod(before.st_mode & 0o7777)
+            about = target.stat()
+            with contextlib.suppress(PermissionError):  # only root may give files away
+                os.chown(scratch, about.st_uid, about.st_gid)
+            scratch.chmod(about.st_mode & 0o7777)
 
 
 def _move(scratch: Path, target: Path) -> None:

@@ -634,6 +634,18 @@ def test_a_crash_is_an_exit_after_the_step_that_names_it(tmp_path: Path) -> None
         stream.close()  # type: ignore[union-attr]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root folder")
+def test_another_root_folder_is_a_crash_of_the_source(tmp_path: Path) -> None:
+    source = f"import os\ndef scale(x, factor):\n    os.chroot({str(tmp_path)!r})\n    return x * factor\n"
+    child = Child()
+    events = child.run(write_task(tmp_path, solution_py=source), cases=SMALL)
+    assert events[-1]["event"] == "gone"
+    assert child.process.wait(timeout=20) == 1
+    assert "the source changed the root folder of its process (chroot)" in child.process.stderr.read()  # type: ignore[union-attr]
+    for stream in (child.process.stdin, child.process.stdout, child.process.stderr):
+        stream.close()  # type: ignore[union-attr]
+
+
 def test_a_device_that_is_not_there_is_said(tmp_path: Path) -> None:
     with Child("cuda:99") as child:
         assert child.greeting[1]["event"] == "unusable"

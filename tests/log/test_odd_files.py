@@ -16,11 +16,13 @@ from kernbench.cli import cli
 from kernbench.diagnosis.counters import Profile
 from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.log import overview, profile_evidence
+from kernbench.log.entries.log_lock import LogbookError
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs import runs_file
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import JournalError
 from kernbench.ncu.profile_store import Profiles
+from kernbench.task import snapshot
 from kernbench.tui.actions import draft_file
 from tests.log.logs import make_log, rows_of, summary_of, write_entries
 
@@ -156,3 +158,31 @@ def test_a_stored_source_that_links_out_is_not_followed(task: Task, tmp_path: Pa
         assert "SECRET" not in result.output
         assert "is damaged" in str(result.exception)
     assert (Path(task.folder) / "solution.py").read_text() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_changed_log_keeps_its_owner(task: Task) -> None:
+    write_entries(task)
+    log = Path(task.folder) / "ITERATIONS.md"
+    os.chown(log, 65534, 65533)
+    log.chmod(0o640)
+    assert told("drop", task.folder, "2", "--yes").exit_code == 0
+    about = log.stat()
+    assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (65534, 65533, 0o640)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_log_in_utf_16_gets_no_entry(task: Task, encoding: str) -> None:
+    log, state = Path(task.folder) / "ITERATIONS.md", Path(task.folder) / ".kernbench"
+    log.write_bytes("\ufeff# Iterations\n".encode(encoding))
+    before = log.read_bytes()
+    item = Journal(state).summaries[-1]
+    with pytest.raises(LogbookError, match="is UTF-16, as PowerShell's `>` writes it; save it as UTF-8"):
+        Logbook(log.parent, state, task).enter(task, lambda: item, {})
+    assert log.read_bytes() == before
+
+
+def test_a_source_is_printed_byte_for_byte(task: Task) -> None:
+    state, data = Path(task.folder) / ".kernbench", b"# -*- coding: latin-1 -*-\n# \xfc\n"
+    kept = snapshot.keep({"solution.py": data}, state)
+    assert data in told("show", task.folder, kept.sha[:8], "--source").stdout_bytes

@@ -179,7 +179,8 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
         point = stored_sources.find(task, journal, references[0])
         for path in stored_sources.solution_files(point, task):
             click.echo(f"# ---- {point.name}/{path}")
-            click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
+            data = (point.folder / path).read_bytes()
+            click.echo(data.decode("utf-8", "replace") if sys.stdout.isatty() else data)
         return
     pulled = warned(task, journal)
     listed = pulled.iterations(journal)

@@ -9,6 +9,7 @@ the entry is appended again.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
@@ -357,7 +358,10 @@ def _read(handle: int) -> str:
     size = os.fstat(handle).st_size
     if size > LARGEST:
         raise LogbookError(f"ITERATIONS.md is {size >> 20} MB, too large to read; move it elsewhere")
-    return os.pread(handle, size, 0).decode("utf-8", "surrogateescape")
+    data = os.pread(handle, size, 0)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise LogbookError("ITERATIONS.md is UTF-16, as PowerShell's `>` writes it; save it as UTF-8")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _write(path: Path, handle: int, data: bytes) -> None:
