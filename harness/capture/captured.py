@@ -65,7 +65,8 @@ class Captured:
             found: Any = importlib.import_module(module)
         except ImportError as problem:
             where = f" from {folder}" if folder else ""
-            raise ImportError(f"cannot import {module}{where} (site in {self._path}): {problem}") from problem
+            kind = ModuleNotFoundError if isinstance(problem, ModuleNotFoundError) else ImportError
+            raise kind(f"cannot import {module}{where} (site in {self._path}): {problem}") from problem
         finally:
             sys.path[:] = before
             if folder and folder not in before:

@@ -6,11 +6,13 @@ Sources run from snapshots; `Paths` maps every text back to the folder that the 
 from __future__ import annotations
 
 import contextlib
+import json
 import linecache
 import os
 import re
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +28,8 @@ from harness.load.exception_text import (
     written,
 )
 from harness.shared.errors import Where
+from harness.shared.regular_file import NotRegular, read_bytes
+from harness.shared.used_files import LARGEST_FILE
 
 SIDE_PREFIX = "_kb_"
 _SIDE_NAME = re.compile(SIDE_PREFIX + r"[a-z]+_[0-9a-f]{8}\.?")
@@ -129,7 +133,17 @@ def _message(problem: BaseException, paths: Paths) -> str:
     text = one_line(paths.short(" ".join(shown)))
     if text and _names_its_place(problem):
         return text.removeprefix("error: ")  # a compiler error is already a sentence
+    if issubclass(type(problem), ModuleNotFoundError):
+        text += f"; KERNBENCH_PYTHONPATH={_import_folder(paths)} puts a folder on the worker's sys.path"
     return one_line(f"{name}: {text}" if text else name)
+
+
+def _import_folder(paths: Paths) -> str:
+    """Of a captured task, the folder from which the program imported."""
+    with contextlib.suppress(OSError, NotRegular, ValueError, KeyError, TypeError):
+        data = json.loads(read_bytes(Path(paths.user_folder, "capture.json"), LARGEST_FILE))
+        return str(data["folder"] or "FOLDER")
+    return "FOLDER"
 
 
 def _names_its_place(problem: BaseException) -> bool:

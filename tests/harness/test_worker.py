@@ -634,6 +634,22 @@ def test_a_crash_is_an_exit_after_the_step_that_names_it(tmp_path: Path) -> None
         stream.close()  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("evidence", "folder"),
+    [(None, "FOLDER"), ('{"folder": "/src/py"}', "/src/py"), ('{"folder": ""}', "FOLDER"), ("[", "FOLDER")],
+)
+def test_a_missing_module_is_looked_for_where_the_capture_found_it(
+    child: Child, tmp_path: Path, evidence: str | None, folder: str
+) -> None:
+    if evidence is not None:
+        (tmp_path / "capture.json").write_text(evidence)
+    failed = child.run(write_task(tmp_path, solution_py="import no_such_module\n"), cases=SMALL)[-1]
+    assert failed["message"] == (
+        "ModuleNotFoundError: No module named 'no_such_module'; "
+        f"KERNBENCH_PYTHONPATH={folder} puts a folder on the worker's sys.path"
+    )
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root folder")
 def test_another_root_folder_is_a_crash_of_the_source(tmp_path: Path) -> None:
     source = f"import os\ndef scale(x, factor):\n    os.chroot({str(tmp_path)!r})\n    return x * factor\n"
