@@ -12,7 +12,6 @@ import os
 import re
 import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -28,8 +27,6 @@ from harness.load.exception_text import (
     written,
 )
 from harness.shared.errors import Where
-from harness.shared.regular_file import NotRegular, read_bytes
-from harness.shared.used_files import LARGEST_FILE
 
 SIDE_PREFIX = "_kb_"
 _SIDE_NAME = re.compile(SIDE_PREFIX + r"[a-z]+_[0-9a-f]{8}\.?")
@@ -140,9 +137,9 @@ def _message(problem: BaseException, paths: Paths) -> str:
 
 def _import_folder(paths: Paths) -> str:
     """Of a captured task, the folder from which the program imported."""
-    with contextlib.suppress(OSError, NotRegular, ValueError, KeyError, TypeError):
-        data = json.loads(read_bytes(Path(paths.user_folder, "capture.json"), LARGEST_FILE))
-        return str(data["folder"] or "FOLDER")
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        lines = linecache.getlines(os.path.join(paths.user_folder, "capture.json"))
+        return str(json.loads("".join(lines))["folder"] or "FOLDER")
     return "FOLDER"
 
 

@@ -177,7 +177,7 @@ async def test_nothing_is_timed_against_a_damaged_best(watched: Callable[..., Wa
     assert summaries(it)[1].vs_best is None
     assert not summaries(it)[1].best
     (said,) = (event.text for event in it.of(Notice) if "damaged" in event.text)  # type: ignore[attr-defined]
-    assert said.startswith("nothing is timed against the best: the stored source of #1 is damaged: files in ")
+    assert said.startswith("nothing is timed against the best: the stored source of the best is damaged: files in ")
     write(folder, "TIME_US = 50.0")  # the best again
     await it.ended(3)
     assert snapshot.is_whole(best)

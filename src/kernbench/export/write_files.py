@@ -17,11 +17,10 @@ from kernbench.log.entries.pulled_entries import UNDECODED
 def write_all(files: Mapping[Path, str | bytes], force: bool, task: Task, state: Path) -> list[Path]:
     """Writes every file under a temporary name first, so that a full disk leaves none of them; returns their paths.
     Never over the task's own files, its solution or its log."""
-    names = ("ITERATIONS.md", SOLUTION, *stored_sources.frozen(task))
-    own = {(Path(task.folder) / name).resolve() for name in names}
+    own = {Path(task.folder, name).resolve() for name in ("ITERATIONS.md", SOLUTION, *stored_sources.frozen(task))}
+    kept = state.resolve()
     for place in map(Path.resolve, files):
-        inside = place.is_relative_to(state.resolve()) and not place.is_relative_to(state.resolve() / "exports")
-        if place in own or inside:
+        if place in own or (place.is_relative_to(kept) and not place.is_relative_to(kept / "exports")):
             raise ExportError(f"{place} belongs to the task; export to a file of another name")
     taken = [path for path in files if path.exists()]
     if taken and not force:

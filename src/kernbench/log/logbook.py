@@ -75,12 +75,11 @@ class Logbook:
         return best.source if best and self.has_source(best.source) else None
 
     def damage(self, task: Task, environment: Environment, l2: str) -> list[str]:
-        """Why no source is timed against the best, if the stored one is damaged."""
+        """Why no source is timed against the best, if the stored one is damaged or gone."""
         best = best_of(self.series(task, environment, l2))
-        if best is None or self.has_source(best.source) or not self.source(best.source).is_dir():
+        if best is None or self.has_source(best.source):
             return []
-        name = f"#{best.iteration}" if best.iteration is not None else best.source[: entry_text.HASH]
-        return [f"nothing is timed against the best: {stored_sources.damaged(self.source(best.source), name)}"]
+        return [f"nothing is timed against the best: {stored_sources.lost(self.source(best.source), 'the best')}"]
 
     def has_entry(self, source: snapshot.Source) -> bool:
         """Whether an entry is about this source; it may still wait for ITERATIONS.md."""

@@ -73,20 +73,19 @@ def kept_sources(state: Path, digits: str) -> list[Path]:
 
 def point(journal: Journal, summary: Summary) -> StoredSource:
     folder = journal.state / "sources" / summary.source
-    if not folder.is_dir():
-        source = f"the source of {_name(summary)} ({summary.source[:8]})"
-        raise SourceError(f"{source} is not in this state folder ({journal.state})")
     return StoredSource(_name(summary), _whole(folder, _name(summary)), journal.state, summary)
 
 
 def _whole(folder: Path, name: str) -> Path:
     if not snapshot.is_whole(folder):
-        raise SourceError(damaged(folder, name))
+        raise SourceError(lost(folder, name))
     return folder
 
 
-def damaged(folder: Path, name: str) -> str:
-    """What is wrong with a stored source whose files are not those that its folder is named after."""
+def lost(folder: Path, name: str) -> str:
+    """Why a stored source cannot be used: it is not there, or its files are not those that it is named after."""
+    if not folder.is_dir():
+        return f"the source of {name} ({folder.name[:8]}) is not in this state folder ({folder.parents[1]})"
     what_to_do = "run the same files again to store them anew"
     return f"the stored source of {name} is damaged: files in {folder} are not what was run; {what_to_do}"
 

@@ -6,13 +6,10 @@ which JSON allows and the SDK's parser does not.
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mcp.server.mcpserver import MCPServer
+from typing import Any
 
 
-async def serve(server: "MCPServer[Any]") -> None:
+async def serve(server: Any) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
     from mcp.shared.message import SessionMessage
