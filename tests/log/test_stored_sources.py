@@ -460,10 +460,8 @@ def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: P
     best = stored_sources.summary_of(task, journal, "best")
     alone = kernbench("port", task.folder, "--to", str(target), "--force")
     assert "not written" not in alone.stderr
-    target.write_text("_old = 1
-")
-    add_to_source(journal.state, best.source, "solution.cu", b"// a kernel
-")
+    target.write_text("_old = 1\n")
+    add_to_source(journal.state, best.source, "solution.cu", b"// a kernel\n")
     result = kernbench("port", task.folder, "--to", str(target), "--force")
     assert "kernbench: not ported: solution.cu; the speedup may depend on" in result.stderr
 
