@@ -1,6 +1,6 @@
-"""Serves a client on stdin and stdout, as the SDK does, but answers a line that is no message.
+"""Serves a client on stdin and stdout, as the SDK does, and answers lines that are not messages.
 
-The SDK drops such a line, and the client waits until its own time is up. Models do write half of a surrogate pair,
+The SDK drops such a line, and its client waits until its own time is up. Models do write half of a surrogate pair,
 which JSON allows and the SDK's parser does not.
 """
 
