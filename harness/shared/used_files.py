@@ -166,7 +166,7 @@ def for_a_gpu(folder: Path) -> list[str]:
 def imported(text: str) -> set[str]:
     """Top-level names of the modules that a Python file's import statements name, but for relative ones."""
     named = (statement["module"] or statement["modules"] for statement in _IMPORT.finditer(text))
-    first = (_NAME.match(part.strip()) for names in named for part in names.split(","))
+    first = (_NAME.match(part.strip()) for names in named for part in names.partition(";")[0].split(","))
     return {name[0].partition(".")[0] for name in first if name is not None} - {""}
 
 

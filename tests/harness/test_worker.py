@@ -164,6 +164,7 @@ def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPa
     [
         ("import os, numpy as np\nfrom torch import nn\nfrom helper import f\n# like triton or cupy", "check"),
         ("import triton", "check"),
+        ("import math; print(math.pi, end=' ')", "check"),
         ("import os, kb_compiler as compiler", "build"),
         ("def late():\n    from kb_compiler.parts import f", "build"),
         ("compiled = lambda f: torch.compile(f)", "build"),
