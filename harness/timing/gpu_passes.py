@@ -136,9 +136,8 @@ class GpuPasses:
         if not kernel_ledger.has_side_streams(calls) or any(found.code == "other_stream" for found in timed.findings):
             return []
         pause = self.gpu.flush(self.request.condition).pause
-        busy_us = kernel_ledger.usual_us(calls)
-        late = wall_pass.left_us(lambda: self._next_call("solution"), pause, busy_us + kernel_ledger.LATE_US)
-        found = kernel_ledger.unjoined(*late, busy_us)
+        late = wall_pass.left_us(lambda: self._next_call("solution"), pause)
+        found = kernel_ledger.unjoined(*late, calls)
         return [] if found is None else [found]
 
 

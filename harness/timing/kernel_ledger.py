@@ -31,8 +31,8 @@ LESS_IN_MOST = 0.75
 values that are timed, the one that was checked is in at least a third of the calls."""
 LATE_SHARE = 0.1
 """Of a call's busy time: less may be the end of a kernel that clears a workspace for the next call."""
-LATE_US = 12.0
-"""Two waits for an idle GPU differ by less."""
+LATE_US = 20.0
+"""Waiting for an idle GPU takes less."""
 
 
 def kernels(activities: Sequence[Activity]) -> tuple[KernelTime, ...]:
@@ -143,15 +143,10 @@ def has_side_streams(calls: Sequence[Activity]) -> bool:
     return 2 * sum(bool(call.streams - {call.home}) for call in calls) > len(calls)
 
 
-def usual_us(calls: Sequence[Activity]) -> float:
-    """How long a call keeps the device busy, on any stream."""
-    return statistics.median(call.busy_us for call in calls)
-
-
-def unjoined(left_us: Sequence[float], idle_us: Sequence[float], busy_us: float) -> Finding | None:
+def unjoined(left_us: Sequence[float], idle_us: Sequence[float], calls: Sequence[Activity]) -> Finding | None:
     """The same of work that fills the GPU: the next mark cannot begin before its end, so its records look joined.
-    `idle_us` are waits for a GPU with nothing left to do, and `busy_us` is what a call takes."""
-    least = max(idle_us) + max(LATE_US, LATE_SHARE * busy_us)
+    `idle_us` are waits for a GPU with nothing left to do."""
+    least = max(LATE_US, *idle_us, LATE_SHARE * statistics.median(call.busy_us for call in calls))
     late = [us for us in left_us if us > least]
     return make("other_stream", late=len(late), calls=len(left_us)) if 2 * len(late) > len(left_us) else None
 

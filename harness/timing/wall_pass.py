@@ -22,8 +22,9 @@ LONG_NS = 1_000_000
 WALL_NS = 12_000_000
 """Enough for thirty launch-bound calls; the median of a long call needs fewer."""
 
-LOOKS, PAUSES = 3, 3
-"""Calls that `left_us` makes of either kind, and the pauses before each of them."""
+LOOKS, PAUSES = 7, 1
+"""Calls that `left_us` makes, and the pauses before each of them. On an H200 up to one wait in thirty for a GPU that is
+done takes over 20 us: of three calls two would be late by chance too often, of seven hardly ever four."""
 
 Span = tuple[int, int]
 """Nanoseconds of a call with the wait for the device, and until it returned."""
@@ -77,30 +78,24 @@ def medians(
     }
 
 
-def left_us(
-    next_call: Callable[[], clocks.Call], pause: Callable[[], None], rest_us: float
-) -> tuple[list[float], list[float]]:
-    """Microseconds from the end of the caller's stream to the end of all work after a few calls, and the same where
-    nothing is left: after pauses, and at best after as many calls that had `rest_us` to end.
-
-    On a GPU that other programs use, even a pause may take milliseconds. And a pause uses one stream: the driver takes
-    longer to wait for every stream that a call has used, though all of them are done.
-    """
-    found, idle, rested = list[float](), list[float](), list[float]()
-    for number in range(2 * LOOKS):
+def left_us(next_call: Callable[[], clocks.Call], pause: Callable[[], None]) -> tuple[list[float], list[float]]:
+    """Microseconds from the end of the caller's stream to the end of all work: after a few calls, and after pauses,
+    which leave nothing running. On a GPU that other programs use, even those may take milliseconds."""
+    found, idle = [], []
+    for _ in range(LOOKS):
         call = next_call()
         if call.prepare is not None:
             call.prepare()
         idle += [_waits(pause)[1] for _ in range(PAUSES)]
-        result, us = _waits(call.run, rest_us * (number % 2))
-        (rested if number % 2 else found).append(us)
+        result, us = _waits(call.run)
+        found.append(us)
         if call.after is not None:
             call.after(result)
         del result
-    return found, [*idle, min(rested)]
+    return found, idle
 
 
-def _waits(run: Callable[[], Any], rest_us: float = 0.0) -> tuple[Any, float]:
+def _waits(run: Callable[[], Any]) -> tuple[Any, float]:
     """The result, and how long the device goes on. An event tells when the stream is done: a kernel on it, such as the
     next flush, cannot start while others fill the GPU."""
     import torch
@@ -110,9 +105,7 @@ def _waits(run: Callable[[], Any], rest_us: float = 0.0) -> tuple[Any, float]:
     result = run()
     done.record()
     done.synchronize()
-    until = clocks.now() + 1000 * rest_us
-    while (began := clocks.now()) < until:
-        pass
+    began = clocks.now()
     torch.cuda.synchronize()
     return result, (clocks.now() - began) / 1000
 

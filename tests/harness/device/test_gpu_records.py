@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,6 @@ from harness.device.kineto import Kineto
 from harness.timing import clocks, kernel_ledger, wall_pass
 
 pytestmark = pytest.mark.gpu
-BUSY_US = 3000.0
-"""Of a product of 4096x4096 in float32; at least."""
 
 
 @triton.jit
@@ -130,7 +129,7 @@ def test_work_on_a_side_stream_is_waited_for_or_left() -> None:
     x, side, other = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream(), torch.zeros(1, device="cuda")
 
     def left(joins: bool) -> tuple[list[float], list[float]]:
-        return wall_pass.left_us(lambda: clocks.Call(None, lambda: run(joins)), pause, BUSY_US)
+        return wall_pass.left_us(lambda: clocks.Call(None, lambda: run(joins)), pause)
 
     def pause() -> None:
         other.zero_()
@@ -145,14 +144,13 @@ def test_work_on_a_side_stream_is_waited_for_or_left() -> None:
     run(False)
     torch.cuda.synchronize()
     assert min(left(joins=False)[0]) > 1000
-    assert kernel_ledger.unjoined(*left(joins=False), BUSY_US) is not None
-    assert kernel_ledger.unjoined(*left(joins=True), BUSY_US) is None
+    waits, idle = left(joins=True)
+    assert sorted(waits)[len(waits) // 2] < max(kernel_ledger.LATE_US, *idle)  # some may be disturbed
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])
 @pytest.mark.parametrize("joins", [True, False])
 def test_streams_forked_by_an_event_are_late_only_if_nothing_joins_them(count: int, joins: bool) -> None:
-    """Three times: waiting for several streams that are done takes longer than for one."""
     import torch
 
     x, other = torch.zeros(1 << 10, device="cuda"), torch.zeros(1, device="cuda")
@@ -169,6 +167,7 @@ def test_streams_forked_by_an_event_are_late_only_if_nothing_joins_them(count: i
                 here.wait_event(side.record_event())
         return x
 
-    late = [wall_pass.left_us(lambda: clocks.Call(None, run), lambda: other.zero_(), 260.0) for _ in range(3)]  # type: ignore[arg-type, return-value]
-    found = [kernel_ledger.unjoined(*figures, 200.0) is not None for figures in late]
-    assert found == [not joins] * 3, late
+    calls: Any = [SimpleNamespace(busy_us=200.0)]
+    late = [wall_pass.left_us(lambda: clocks.Call(None, run), lambda: other.zero_()) for _ in range(10)]  # type: ignore[arg-type, return-value]
+    found = [kernel_ledger.unjoined(*figures, calls) is not None for figures in late]
+    assert found == [not joins] * 10, late
