@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import types
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -113,17 +112,18 @@ def is_container(value: Any) -> bool:
 
 
 def items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """The items of a container with their keys, as the built-in class has them: a class of a source's own could show
-    others every time."""
-    kind: Any = next(kind for kind in (OrderedDict, dict, list, tuple) if issubclass(type(value), kind))
-    return iter(kind.items(value)) if issubclass(kind, dict) else enumerate(kind.__iter__(value))
+    """The items of a container with their keys, as the built-in class has them: a source's own class could return
+    different ones each time."""
+    kind: Any = next(kind for kind in (dict, list, tuple) if issubclass(type(value), kind))
+    return iter(kind.items(value)) if kind is dict else enumerate(kind.__iter__(value))
 
 
 def plain(value: Any, leaf: Callable[[Any], Any] = lambda item: item) -> Any:
     """A result in lists and dicts of names, whatever containers it came in; `leaf` makes something of the rest."""
     if not is_container(value):
         return leaf(value)
-    parts = {str(key): plain(item, leaf) for key, item in items(value)}
+    named = {str(key): item for key, item in items(value)}
+    parts = {name: plain(item, leaf) for name, item in named.items()}
     return parts if issubclass(type(value), dict) else [*parts.values()]
 
 

@@ -104,16 +104,16 @@ def seeds(request: RunRequest) -> tuple[int, int]:
 
 def described(result: Any) -> tuple[Any, list[torch.Tensor]]:
     """A result without its tensors, and those in order."""
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
 
     def form(value: Any) -> Any:
         if type(value) is torch.Tensor:
-            found.append(value)
+            tensors.append(value)
             return TENSOR
         is_number = value is None or type(value) in (bool, int, float)
         return value if is_number else f"a {type(value).__name__}"
 
-    return structure.plain(result, form), found
+    return structure.plain(result, form), tensors
 
 
 def rebuilt(form: Any, tensors: list[torch.Tensor]) -> Any:

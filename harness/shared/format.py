@@ -70,7 +70,7 @@ def spread(ratio: Ratio, decimals: int = 3, most: int | None = None) -> str:
         shown = f"-{_end(down, room_down)}+{_end(up, room_up)}%"
     if most is None or len(shown) + shown.count("±") <= most:
         return shown
-    farther = round(max(down, up))
+    farther = math.ceil(max(down, up))
     return f"±{farther}%" if farther < min(room_down, room_up) and len(f"+-{farther}%") <= most else ""
 
 

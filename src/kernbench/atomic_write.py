@@ -44,7 +44,7 @@ def _write(scratch: Path, data: bytes, target: Path, durable: bool) -> None:
                 os.fsync(file.fileno())
         with contextlib.suppress(FileNotFoundError):
             about = target.stat()
-            with contextlib.suppress(PermissionError):  # only root may give files away
+            with contextlib.suppress(OSError):  # only root may give files away, and a container may know no such user
                 os.chown(scratch, about.st_uid, about.st_gid)
             scratch.chmod(about.st_mode & 0o7777)
 

@@ -46,6 +46,12 @@ def place(environ: Mapping[str, str]) -> Path:
     return Path(base, "kernbench", "config.toml")
 
 
+def remembered(environ: Mapping[str, str], name: str) -> Path:
+    """A file of what kernbench itself remembers; it may be deleted at any time."""
+    base = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or Path.home(), ".local", "state")
+    return Path(base, "kernbench", name)
+
+
 def load(path: Path | None = None) -> Settings:
     path = path or place(os.environ)
     try:

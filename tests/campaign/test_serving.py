@@ -89,4 +89,7 @@ async def test_the_middle_of_an_endless_output_is_left_out(
     assert (lines[0], lines[-1]) == ("1", str(numbers))
     assert ("... the middle of the output is left out here ..." in lines) == cut
     assert (len(lines) < numbers) == cut
-    assert (tmp_path / "agent.log").stat().st_size < 2100
+    before = (tmp_path / "agent.log").stat()
+    assert before.st_size < 3100
+    agent_run.bound(tmp_path / "agent.log")
+    assert (tmp_path / "agent.log").stat().st_mtime_ns == before.st_mtime_ns  # what was cut once is left alone

@@ -431,7 +431,7 @@ async def test_nobody_else_confirms_a_run_that_waits_here(watched: Watch, folder
     assert not await it.session.changed_elsewhere()
     assert (journal.summaries[0].is_unsettled, best_now(it)) == (True, None)
     (text,) = said(it)
-    assert text.endswith("that a run is confirmed that waits here; only its confirmation here counts")
+    assert text.endswith("of a run that waits here for its own: it is ignored")
     (folder / ".wait").unlink()
     event = await it.confirmed()
     assert (event.confirmed, event.why.endswith("1.00x [1.00, 1.00] in a new worker; run it again")) == (False, True)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from kernbench.task import snapshot
 from tests import FAKE
 from tests.faults.row import Command, Fault, Outcome, Stage
 from tests.faults.task_files import as_line, logged, put, run_line
@@ -147,10 +148,8 @@ def untouched(folder: Path) -> str | None:
 
 def linked_out(folder: Path) -> None:
     """solution.py and ITERATIONS.md are links to files elsewhere."""
-    kept = folder / ".kernbench" / "sources" / SOURCE
-    kept.mkdir(parents=True)
-    (kept / "solution.py").write_text(GOOD + "# restored\n")
-    put(folder, ".kernbench/runs.jsonl", run_line(source=SOURCE))
+    kept = snapshot.keep({"solution.py": f"{GOOD}# restored\n".encode()}, folder / ".kernbench")
+    put(folder, ".kernbench/runs.jsonl", run_line(source=kept.sha))
     for name in ("solution.py", "ITERATIONS.md"):
         (folder.parent / f"others_{name}").write_text(GOOD)
         (folder / name).unlink(missing_ok=True)

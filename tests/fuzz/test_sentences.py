@@ -158,7 +158,8 @@ def test_a_message_of_200_megabytes_costs_little_more_than_itself() -> None:
     ("problem", "message"),
     [
         (RuntimeError("a\ud800b"), r"RuntimeError: a\ud800b"),
-        (RuntimeError("red \x1b[31m text"), r"RuntimeError: red \x1b[31m text"),
+        (RuntimeError("red \x1b[31m text"), "RuntimeError: red  text"),
+        (RuntimeError("bell \x07 rings"), r"RuntimeError: bell \x07 rings"),
         (type("Two\nLines", (Exception,), {})("first\nsecond"), r"Two\nLines: first"),
         (
             hostile(ValueError, "Mute", {"__str__": "raise"}, "x")(),

@@ -211,8 +211,9 @@ def keep_source(task: Task, state: Path, sha: str, number: int) -> None:
 
 
 def add_to_source(state: Path, sha: str, name: str, data: bytes) -> None:
-    """Gives a stored source another file, and so another name, in the runs too."""
-    new = snapshot.keep({name: data, **snapshot.read(state / "sources" / sha)}, state)
+    """Gives a stored source another file, or a file other contents, and so another name, in the runs too."""
+    contents = {**snapshot.read(state / "sources" / sha), name: data}
+    new = snapshot.keep(dict(sorted(contents.items())), state)
     shutil.rmtree(state / "sources" / sha)
     runs = state / "runs.jsonl"
     runs.write_text(runs.read_text(encoding="utf-8").replace(sha, new.sha), encoding="utf-8")

@@ -171,7 +171,7 @@ def test_no_text_is_read_again_and_again(monkeypatch: pytest.MonkeyPatch, text: 
 def test_a_signal_ends_the_reading_of_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "t.json")
     words = [sys.executable, "-m", "kernbench", "rank", "--from", "t.json"]
-    with subprocess.Popen(words, cwd=tmp_path) as process, (tmp_path / "t.json").open("wb"):
+    with subprocess.Popen(words, cwd=tmp_path) as process, (tmp_path / "t.json").open("r+b", buffering=0):
         process.terminate()
         try:
             assert process.wait(30) == -signal.SIGTERM

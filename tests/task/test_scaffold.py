@@ -67,6 +67,12 @@ def test_only_files_and_folders_are_copied(tmp_path: Path) -> None:
     assert copied == {"note", "task.toml", "reference.py", "solution.py"}
 
 
+def test_a_task_inside_the_one_it_copies_does_not_copy_itself(tmp_path: Path) -> None:
+    other = create("other", tmp_path)
+    copied = {path.name for path in create("mine", other, other).iterdir()}
+    assert copied == {"task.toml", "reference.py", "solution.py"}
+
+
 def test_a_copy_that_fails_leaves_nothing_and_says_why(tmp_path: Path) -> None:
     other = create("other", tmp_path)
     (other / "memory").symlink_to("/proc/self/mem")

@@ -103,8 +103,9 @@ def test_a_damaged_snapshot_is_not_whole_and_is_stored_anew(tmp_path: Path, dama
 def test_a_stored_source_gets_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = set()
     monkeypatch.setattr(snapshot.os, "fsync", lambda handle: synced.add(os.readlink(f"/proc/self/fd/{handle}")))
+    before = set(threading.enumerate())
     stored = snapshot.keep(FILES, tmp_path).folder
-    for thread in set(threading.enumerate()) - {threading.current_thread()}:
+    for thread in set(threading.enumerate()) - before:
         thread.join()
     assert synced >= {str(path) for path in (*stored.rglob("*"), stored, stored.parent)}
 
@@ -116,5 +117,10 @@ def test_what_a_run_adds_to_its_snapshot_is_no_damage_and_no_part_of_it(tmp_path
     assert sorted(snapshot.kept_files(stored)) == sorted(FILES)
     snapshot.keep(FILES, tmp_path)
     assert (stored / "tuned.json").exists()
+    os.utime(stored / "tuned.json", (1, 1))  # copied with its age, for example
+    assert not snapshot.is_whole(stored)
+    snapshot.keep(FILES, tmp_path)
+    assert snapshot.is_whole(stored)
+    assert not (stored / "tuned.json").exists()
     (stored / "solution.py").write_bytes(b"x = 2\n")
     assert not snapshot.is_whole(stored)

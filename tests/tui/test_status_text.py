@@ -120,7 +120,7 @@ def test_an_interval_is_whole_or_its_wider_half_or_absent(centre: float, down: f
     [
         (Ratio(2.677, 2.329, 6.826, "faster"), "2.677x -13+155%"),
         (Ratio(0.770, 0.585, 0.847, "slower"), " 0.770x -24+10%"),
-        (Ratio(0.770, 0.077, 11.52, "unclear"), " 0.770x ±1396%"),
+        (Ratio(0.770, 0.077, 11.52, "unclear"), " 0.770x ±1397%"),
         (Ratio(12.677, 2.329, 36.826, "faster"), "12.677x        "),
         (Ratio(1.396, 1.3946, 1.3974, "faster"), " 1.396x ±0.1%"),
     ],

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from kernbench.cli import cli
 from kernbench.upstream import port_check
 from kernbench.upstream.port import Port, PortError
+from tests.log.logs import add_to_source
 from tests.sessions import TASK, gone, write
 
 FAKE = Path(__file__).resolve().parents[1] / "fake" / "harness"
@@ -119,9 +120,9 @@ def test_a_module_that_cannot_be_imported_any_more_is_put_back(
     (target.parent / "__init__.py").write_text("")
     (target.parent / "near.py").write_text("here = 1\n")
     target.write_text("from . import near\n\n\ndef toy(): ...\n")
-    (source,) = (folder / ".kernbench" / "sources").iterdir()
-    (source / "solution.py").write_text("import portable\n\n\ndef toy(): ...\n")
-    (source / "portable.py").write_text("")
+    for name, text in (("solution.py", b"import portable\n\n\ndef toy(): ...\n"), ("portable.py", b"")):
+        (source,) = (folder / ".kernbench" / "sources").iterdir()
+        add_to_source(folder / ".kernbench", source.name, name, text)
     result = port("--force")
     assert result.exit_code == 1
     why = "put back, because its import exits with 1, before the port with 0: ModuleNotFoundError: No module named"

@@ -38,6 +38,7 @@ class Warming:
         await self.supervisor.prepare_spare()
         await reached(lambda: self.supervisor.spares.any_ready)
         assert not self.supervisor.spares.any_warm
+        assert not self.supervisor.spares.may_start  # how much of the GPU it leaves free is not known yet
         self.pid = self.supervisor.pids[1]
 
     async def end(self) -> None:

@@ -199,7 +199,7 @@ class AgentRun:
 def bound(log: Path) -> None:
     """Takes the middle out of a file to which a program, perhaps without end, appends."""
     with contextlib.suppress(OSError):
-        if (size := log.stat().st_size) > 2 * KEPT:
+        if (size := log.stat().st_size) > 3 * KEPT:
             with log.open("a+b") as file:
                 file.seek(size - KEPT)
                 last = file.read(KEPT)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kernbench import settings
 from kernbench.atomic_write import written_aside
 
 
@@ -23,8 +24,7 @@ class DemoMemory:
 
 
 def place(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or Path.home(), ".local", "state")
-    return Path(base, "kernbench", "demo.json")
+    return settings.remembered(environ, "demo.json")
 
 
 def load(path: Path) -> DemoMemory:

@@ -178,13 +178,14 @@ class IdleWork:
     async def _prepare_spares(self, order: RunOrder | None, count: int) -> bool:
         """So many, one after the other, each with its rows; False if a job arrives first or one of them is lost. A
         single one may have the compiler still to load, unless the baseline needs it."""
-        compiles = order is not None and order.baseline.name == "compile"
+        is_compiled = order is not None and order.baseline.name == "compile"
+        needs_compiler = is_compiled or self.runner.confirmations.needs_compiler
         for _ in range(count):
             if count > 1 or self.supervisor.spares.lacks_one:
                 await self.supervisor.prepare_spare()
-            if not await self._spares_are("warm" if compiles or count > 1 else "ready"):
+            if not await self._spares_are("warm" if needs_compiler or count > 1 else "ready"):
                 return False
-            if order is not None and compiles:
+            if order is not None and is_compiled:
                 await self.runner.prepare_rows(order)
                 if not await self._spares_are("is_prepared"):
                     return False

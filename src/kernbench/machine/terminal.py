@@ -40,6 +40,7 @@ def print_only_text() -> None:
         stream = getattr(sys, name)
         if stream is None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            os.set_inheritable(number, True)
             stream = os.fdopen(number, "w", encoding="utf-8")
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, PlainStream):
             stream.flush()

@@ -10,6 +10,7 @@ import ast
 import keyword
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 from kernbench.task.lookup import PACKAGE, TASK_FILE, TASKS_FOLDER, ProjectError
@@ -38,7 +39,7 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
     except FileExistsError:
         raise ProjectError(f"{target} already exists; choose another name") from None
     try:
-        shutil.copytree(source or TEMPLATES / template, target, ignore=_not_copied, dirs_exist_ok=True)
+        shutil.copytree(source or TEMPLATES / template, target, ignore=partial(_not_copied, target), dirs_exist_ok=True)
         if source is None:
             _fill_in(target, name)
         else:
@@ -64,10 +65,12 @@ def _taken(template: Path) -> set[str]:
     return names - {TEMPLATE_NAME}
 
 
-def _not_copied(folder: str, names: list[str]) -> set[str]:
-    """Skips state folders too: those with runs in them, whatever `--state` named them; and what is not a file."""
+def _not_copied(target: Path, folder: str, names: list[str]) -> set[str]:
+    """Skips state folders too: those with runs in them, whatever `--state` named them; what is not a file; and the new
+    task, which may be inside the old one."""
     paths = [Path(folder) / name for name in names]
     others = {path.name for path in paths if (path / RUNS).is_file() or not (path.is_dir() or path.is_file())}
+    others |= {path.name for path in paths if path.name not in others and path.samefile(target)}
     return others | NOT_COPIED(folder, names)
 
 

@@ -99,7 +99,7 @@ def store(contents: Mapping[str, bytes], target: Path) -> None:
     """Writes the files into a new folder, whole or not at all, unless one has them already; a damaged one makes way."""
     with contextlib.suppress(OSError):
         os.utime(target)  # in use again: pruning leaves it alone
-    if not _holds(target, contents):
+    if not (_holds(target, contents) and is_whole(target)):
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
         try:

@@ -13,6 +13,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from harness.shared.regular_file import NotRegular, read_text
+from kernbench import settings
 from kernbench.atomic_write import written_aside
 
 READABLE = 4.5
@@ -50,8 +51,7 @@ KERNBENCH = Theme(
 
 def remembered(environ: Mapping[str, str]) -> Path:
     """Has the theme that was last chosen on the screen."""
-    base = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or Path.home(), ".local", "state")
-    return Path(base, "kernbench", "theme")
+    return settings.remembered(environ, "theme")
 
 
 def remember(path: Path, name: str) -> str:

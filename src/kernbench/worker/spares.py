@@ -87,7 +87,7 @@ class Spares:
         alive = [child for child in self._children if child.alive]
         if self._failed >= TRIES or len(alive) >= self._most:
             return False
-        return not alive or (all(child.gpu_free >= FREE for child in alive) and memory_free() >= FREE)
+        return not alive or (all(child.warm and child.gpu_free >= FREE for child in alive) and memory_free() >= FREE)
 
     @property
     def pids(self) -> tuple[int, ...]:

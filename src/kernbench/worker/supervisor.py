@@ -34,8 +34,8 @@ from kernbench.worker.trust import Trust
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
-UNTIMED = ("load", "build", "baseline")
-"""Steps in which a spare and the judge may use cores and the GPU."""
+UNTIMED = ("load", "build")
+"""Steps in which a spare and the judge may use cores and the GPU; also while a baseline is compiled."""
 ENOUGH_CORES = 4
 """For a spare and the judge to start next to the worker without slowing it down."""
 AFTER_COMPILING = 10.0
@@ -122,6 +122,7 @@ class Supervisor:
             yield WorkerLost("cancelled", "load", None, "the run had not started yet")
             return
         confirms = request.get("request") == "confirm"
+        untimed = () if confirms else (*UNTIMED, "baseline") if request.get("baseline") == "compile" else UNTIMED
         self._quieten(confirms)
         self.builder.freeze()
         self._run = str(request["run"])
@@ -152,7 +153,7 @@ class Supervisor:
                 if message.get("event") == "step":
                     case = message.get("case")
                     self._enter(str(message.get("step")))
-                    if self._has_cores and self._step in UNTIMED and not confirms:
+                    if self._has_cores and self._step in untimed and self._free.is_set():
                         self._thaw()
                     else:
                         self._quieten(confirms)
@@ -282,7 +283,7 @@ class Supervisor:
             self.spares.stop_warming()
         size = child.resident_bytes()
         self._first_size = self._first_size or size
-        if size - self._first_size > GROWTH_LIMIT:
+        if size - self._first_size > GROWTH_LIMIT and self.spares.any_warm:
             await self.renew()
 
     async def renew(self) -> bool:

@@ -38,6 +38,7 @@ def test_a_gpu_task_on_a_cpu_is_interpreted_and_a_cpu_task_stays_on_the_cpu(tmp_
     interpreted = environment.for_task(Environment(device="cpu"), RunRequest("r", replace(task, device="cuda"), "/s"))
     assert (interpreted.interpreted, interpreted.condition) == (True, "interpreted, not timed")
     (tmp_path / "solution.cu").touch()
+    (tmp_path / "solution.py").write_text("from harness.cuda import Module\n")
     request = RunRequest("r", replace(task, device="cuda"), str(tmp_path))
     assert environment.for_task(Environment(device="cpu"), request).condition == "solution.cu not compiled, not timed"
     beside = environment.for_task(Environment(device="cuda:0", device_name="NVIDIA H200"), RunRequest("r", task, "/s"))

@@ -161,12 +161,6 @@ def test_a_derived_class_is_read_as_its_built_in_one(value: Any, expected: Any) 
     assert doubled == structure.plain(expected, lambda leaf: 2 * leaf)
 
 
-def test_the_order_of_an_ordered_dict_is_its_own() -> None:
-    moved = OrderedDict(y=1, z=2)
-    moved.move_to_end("y")
-    assert list(structure.items(moved)) == list(structure.plain(moved).items()) == [("z", 2), ("y", 1)]
-
-
 def test_what_only_says_that_it_is_a_container_is_none() -> None:
     value = Pretends()
     assert isinstance(value, dict)

@@ -90,6 +90,12 @@ class Several(dict[Any, Any]):
 X, Z = torch.ones(3), torch.zeros(2)
 
 
+def changed_behind_its_back() -> OrderedDict[str, Any]:
+    result = OrderedDict(x=X, z=Z)
+    dict.pop(result, "x")
+    return result
+
+
 @pytest.mark.parametrize(
     "result",
     [
@@ -100,6 +106,8 @@ X, Z = torch.ones(3), torch.zeros(2)
         Several({3: X, "z": (2.5, Z)}),
         torch.sort(X),
         [X, torch.Size((3, 4))],
+        {1: X, "1": Z, "z": X},
+        changed_behind_its_back(),
     ],
 )
 def test_the_judge_names_the_outputs_of_any_result_as_the_run_does(result: Any) -> None:

@@ -236,7 +236,7 @@ def unproven(task: Task, run: Summary, results: Mapping[str, CaseResult]) -> str
     """What a run claims that these rows, timed again, do not show: to beat the best or, of a first best that was faster
     than the baseline, that it is. Empty if they show it."""
     headline, (mean, _direct) = _headline(task, results), means(task, results)
-    if run.vs_best is not None:
+    if run.vs_best is not None and run.best_geomean is not None:  # else what it beat has been refused since
         return "" if _beats_best(headline) else _not_faster(task, headline)[1]
     if run.verdict != "faster" or (mean is not None and mean.low > 1):
         return ""
