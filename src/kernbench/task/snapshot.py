@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import threading
@@ -91,6 +92,8 @@ def keep(contents: Mapping[str, bytes], state: Path, task: Task | None = None) -
     """The same for files that are in no folder yet; by name, in the order of `read`."""
     sha = _digest(contents)
     target = state / "sources" / sha
+    if not is_whole(target):  # with all of its files it may have others too
+        _set_aside(target)
     store(contents, target)
     return Source(sha, _code(contents, task.files if task is not None else ()), target)
 
@@ -99,19 +102,23 @@ def store(contents: Mapping[str, bytes], target: Path) -> None:
     """Writes the files into a new folder, whole or not at all, unless one has them already; a damaged one makes way."""
     with contextlib.suppress(OSError):
         os.utime(target)  # in use again: pruning leaves it alone
-    if not (_holds(target, contents) and is_whole(target)):
+    if not _holds(target, contents):
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
         try:
             _write(contents, scratch)
-            with contextlib.suppress(FileNotFoundError):
-                target.rename(scratch.with_name(scratch.name.replace(".new-", ".gone-")))  # pruning removes it
+            _set_aside(target)
             scratch.rename(target)  # whole or not at all
             threading.Thread(target=_sync, args=(target,)).start()
         except OSError:
             shutil.rmtree(scratch, ignore_errors=True)  # on a full disk the partial copy takes up space
             if not _holds(target, contents):  # else another workbench was faster
                 raise
+
+
+def _set_aside(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        folder.rename(folder.with_name(f".gone-{secrets.token_hex(4)}"))  # pruning removes it
 
 
 def _holds(folder: Path, contents: Mapping[str, bytes]) -> bool:
