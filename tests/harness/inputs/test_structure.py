@@ -116,7 +116,7 @@ def test_the_state_comes_first_and_the_arguments_are_put_together_once() -> None
 
 
 class Hides(list[Any]):
-    """Shows something else to whoever asks the class."""
+    """Shows something else to code that asks for its class."""
 
     def __iter__(self) -> Any:
         return iter(["hidden"])
