@@ -15,7 +15,7 @@ import pytest
 from harness.shared import taskfile
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
-from kernbench.worker import launched
+from kernbench.worker import launched, supervisor
 from tests import FAKE
 from tests.sessions import PATIENT, Watched, toy
 
@@ -80,6 +80,14 @@ def fakes_without_packages() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launched, "command", command)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_start_alone() -> Iterator[None]:
+    """On a machine with many cores too, where a spare and the judge would start with them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervisor, "ENOUGH_CORES", 1_000_000)
         yield
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kernbench.events import CaseLanded, Notice, Progress, Summary
-from kernbench.worker import spares
+from kernbench.worker import spares, supervisor
 from kernbench.worker.process import ChildProcess
 from kernbench.worker.spares import MOST, TRIES
 from kernbench.worker.supervisor import ENOUGH_CORES, UNTIMED
@@ -68,6 +68,7 @@ async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
 
 def cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(count)))
+    monkeypatch.setattr(supervisor, "ENOUGH_CORES", ENOUGH_CORES)
 
 
 @pytest.mark.anyio
@@ -111,6 +112,26 @@ async def test_spare_and_judge_start_with_the_worker_where_cores_are_free(
     await it.session.confirm()
     assert it.session.logbook.journal.summaries[-1].confirmed
     assert sorted(started) == ["judge", "worker", "worker"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seconds", [0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5])
+async def test_closing_leaves_neither_spare_nor_judge_however_far_they_are(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    cores(monkeypatch, 8)
+    started, start = list[ChildProcess](), ChildProcess.start
+
+    async def noted(*words: Any, **named: Any) -> ChildProcess:
+        started.append(await start(*words, **named))
+        return started[-1]
+
+    monkeypatch.setattr(ChildProcess, "start", noted)
+    it = watched()
+    await it.session.start()
+    await asyncio.sleep(seconds)
+    await it.session.close()
+    assert not [child.pid for child in started if child.alive]
 
 
 @pytest.mark.anyio

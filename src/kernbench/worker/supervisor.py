@@ -313,11 +313,11 @@ class Supervisor:
         child, self._child = self._child, None
         if child is not None:
             await child.close()
-        if self._starting_others is not None:
-            self._starting_others.cancel()
-            await asyncio.gather(self._starting_others, return_exceptions=True)
         await self.spares.close()
         await self.spares.started()
+        if self._starting_others is not None:  # a spare that it was starting is gone: only the judge is left to stop
+            self._starting_others.cancel()
+            await asyncio.gather(self._starting_others, return_exceptions=True)
         await asyncio.gather(self.builder.close(), self.judge.close())
 
     async def _current(self) -> ChildProcess:
