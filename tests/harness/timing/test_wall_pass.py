@@ -14,8 +14,8 @@ CALLS: Any = [SimpleNamespace(busy_us=60.0)]
 DISTURBED = 36.0
 
 
-def found(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> Finding | None:
-    """What is said of a source whose calls take so many microseconds to wait for; the pauses before them take eight."""
+def accusation(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> Finding | None:
+    """The finding for calls that take these microseconds to wait for, after pauses that take eight."""
     left = iter(waits)
     monkeypatch.setattr(wall_pass, "_waits", lambda run: (None, next(left) if run is call else 8.0))
     late = wall_pass.left_us(lambda: clocks.Call(None, call), lambda: None)
@@ -31,14 +31,14 @@ def call() -> None:
 def test_a_few_disturbed_waits_accuse_no_streams_that_were_joined(
     monkeypatch: pytest.MonkeyPatch, places: tuple[int, ...]
 ) -> None:
-    assert found(monkeypatch, [DISTURBED if at in places else 8.0 for at in range(wall_pass.LOOKS)]) is None
+    assert accusation(monkeypatch, [DISTURBED if at in places else 8.0 for at in range(wall_pass.LOOKS)]) is None
 
 
 def test_what_most_calls_leave_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    late = found(monkeypatch, [8.0, 8.0, *[DISTURBED] * (wall_pass.LOOKS - 2)])
+    late = accusation(monkeypatch, [8.0, 8.0, *[DISTURBED] * (wall_pass.LOOKS - 2)])
     assert late is not None
     assert (late.code, late.disqualifying) == ("other_stream", True)
 
 
 def test_many_streams_may_take_longer_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(monkeypatch, [8.0 + kernel_ledger.LATE_US] * wall_pass.LOOKS) is None
+    assert accusation(monkeypatch, [8.0 + kernel_ledger.LATE_US] * wall_pass.LOOKS) is None
